@@ -15,7 +15,7 @@ from tests.store.builders import report_intake
 from trmon.domain.errors import Overloaded
 from trmon.domain.identity import RunKey
 from trmon.domain.messages import PreparedMessage, WriteResult
-from trmon.ingest.service import MAX_REASONS, Batcher, ClientLosses, WriteFutures
+from trmon.ingest.service import Batcher, ClientLosses, WriteFutures
 from trmon_client.core import wire
 
 FIRST, SECOND, THIRD = (report_intake(step=step) for step in (1, 2, 3))
@@ -117,15 +117,8 @@ def test_the_increase_since_a_senders_last_message_counts(sent: list[tuple[int, 
     assert [losses.increases(KEY, beat(rank, queue_full=n)).get("queue_full", 0) for rank, n in sent] == increases
 
 
-def test_reasons_above_the_limit_count_as_other() -> None:
+def test_reasons_that_no_client_of_ours_names_count_as_other() -> None:
     losses = ClientLosses()
-    increases = losses.increases(KEY, beat(**{f"reason_{i}": 1 for i in range(MAX_REASONS + 10)}))
-    assert len(increases) == MAX_REASONS + 1
-    assert increases["other"] == 10
-
-
-def test_memory_is_bounded_in_the_number_of_reasons() -> None:
-    losses = ClientLosses()
-    for i in range(5 * MAX_REASONS):
-        losses.increases(KEY, beat(**{f"reason_{i}": 1}))
-    assert all(len(kept) <= MAX_REASONS + 1 for kept in losses._latest.values())
+    increases = losses.increases(KEY, beat(**{f"reason_{i}": 1 for i in range(10)}, queue_full=3))
+    assert increases == {"other": 10, "queue_full": 3}
+    assert losses.increases(KEY, beat(mine=11)) == {"other": 1}

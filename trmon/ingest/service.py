@@ -18,7 +18,7 @@ from trmon.ingest.acknowledgement import AckBuilder, CurrentPolicies
 from trmon.ingest.body_cost import Body, BodyCost
 from trmon.ingest.quotas import QuotaGate
 from trmon.ingest.validation import BodyReader
-from trmon.metrics.counters import Counters
+from trmon.metrics.counters import DROPPED, Counters
 from trmon.store import Store
 from trmon.store.registry import ArrivedMessage
 from trmon.store.repositories.reports import Reports
@@ -28,8 +28,6 @@ WriteFutures = list[Future[WriteResult]]
 PendingAppend = tuple[Sequence[PreparedMessage], asyncio.Future[WriteFutures]]
 """The messages of one caller, and the future that resolves once they are queued."""
 MAX_SENDERS = 100_000
-MAX_REASONS = 32
-"""Clients name the reasons, and each becomes a label: further reasons count as `other`."""
 LossSender = tuple[RunKey, str, int]
 """A run, a launch and its rank."""
 
@@ -75,7 +73,6 @@ class ClientLosses:
     """Keeps the latest counters of each sender; thread-safe."""
 
     def __init__(self) -> None:
-        self._reasons: set[str] = set()
         self._latest: OrderedDict[LossSender, dict[str, int]] = OrderedDict()
         self._lock = Lock()
 
@@ -88,19 +85,14 @@ class ClientLosses:
         with self._lock:
             reported: Counter[str] = Counter()
             for reason, n in losses.dropped.items():
-                reported[self._label(reason)] += n
+                # Each reason becomes a label, and clients may name any.
+                reported[reason if reason in DROPPED else "other"] += n
             before = self._latest.pop(sender, {})
             latest = {reason: max(n, before.get(reason, 0)) for reason, n in reported.items()}
             self._latest[sender] = before | latest
             if len(self._latest) > MAX_SENDERS:
                 self._latest.popitem(last=False)
         return +Counter({reason: n - before.get(reason, 0) for reason, n in latest.items()})
-
-    def _label(self, reason: str) -> str:
-        if reason not in self._reasons and len(self._reasons) >= MAX_REASONS:
-            return "other"
-        self._reasons.add(reason)
-        return reason
 
 
 class IngestCounters:

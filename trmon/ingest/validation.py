@@ -45,7 +45,7 @@ def canonical_message(message: wire.Message, key: RunKey) -> wire.Message:
         changed["scalars"] = _numbers(message.scalars)
     elif isinstance(message, wire.Scalars):
         changed["values"] = _numbers(message.values)
-    return wire.without_secrets(msgspec.structs.replace(message, **changed))
+    return wire.with_safe_texts(msgspec.structs.replace(message, **changed))
 
 
 def _numbers(scalars: dict[str, wire.JsonNumber]) -> dict[str, wire.JsonNumber]:

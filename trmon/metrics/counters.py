@@ -17,9 +17,9 @@ CLOSE_LAG_BUCKETS_SECONDS = (0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 1
 
 DROPPED = (
     *("queue_full", "spool_full", "spool_error", "damaged", "unread", "refused", "conflict", "unencodable"),
-    *("scalar", "internal", "unplaced_scalar"),
+    *("scalar", "internal", "unplaced_scalar", "other"),
 )
-"""Reasons for which current clients and the service drop messages."""
+"""Reasons for which clients and the service drop messages; those that are not known count as `other`."""
 COMPONENT_GAUGES = {
     "trmon_queue_depth": "Number of queued write operations.",
     "trmon_disk_free_bytes": "Free space of the database's disk, if it is local.",

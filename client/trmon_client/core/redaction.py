@@ -1,5 +1,7 @@
 """Removes secrets from texts and configurations: by the name of a value, and by the form of a token or a URL.
 
+Control characters are replaced too: databases refuse NUL, and terminals obey the others.
+
 The client redacts before it sends, the service before it stores, logs, and reads what others have stored. The forms are
 those of gitleaks' rules, GitHub's secret scanning and the vendors' documents. The time is proportional to the length of
 a text, since the service reads texts of others.
@@ -67,6 +69,7 @@ def _is_hidden(privacy: int, value: Any) -> bool:
     return _RANDOM.fullmatch(value) is not None
 
 
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 _TOKEN = re.compile(
     r"(?<![A-Za-z0-9])(?:"
     r"hf_[A-Za-z0-9]{16,}|api_org_[A-Za-z0-9]{16,}|wandb_v\d_\w{16,}|local-[0-9a-f]{40}"  # Hugging Face, W&B
@@ -116,10 +119,11 @@ _PATTERNS = (
 
 
 def redact(text: str, *, secrets: Iterable[str | None] = ()) -> str:
-    """Return a text without passwords, tokens and keys that are recognised by their form or their name.
+    """Return a text without control characters, and without secrets that are recognised by their form or their name.
 
     Args: secrets: texts that are replaced wherever they stand, such as the client's own token.
     """
+    text = _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
     for secret in secrets:
         if secret:
             text = text.replace(secret, REDACTED)

@@ -166,7 +166,7 @@ class Encoder:
         try:
             built = message.build(identity, self._current_losses())
             # The last message reports the losses: space is reserved for it.
-            self._retry_buffer.add(wire.encode(wire.without_secrets(built)), is_last=isinstance(built, wire.Finish))
+            self._retry_buffer.add(wire.encode(wire.with_safe_texts(built)), is_last=isinstance(built, wire.Finish))
         except Exception as error:  # noqa: BLE001  the edge of this loop: one bad message must not end the thread
             self._losses.count(LossReason.UNENCODABLE)
             self._warn_once.warn("unencodable", f"a message could not be built: {type(error).__name__}: {error}")
@@ -188,7 +188,7 @@ class Encoder:
             self._retry_buffer,
             transport=self._transport,
             heartbeat=lambda: wire.encode(
-                wire.without_secrets(wire.Heartbeat(**identity.origin(), losses=self._current_losses()))
+                wire.with_safe_texts(wire.Heartbeat(**identity.origin(), losses=self._current_losses()))
             ),
             on_ack=self._on_ack,
             limits=self._settings.limits,

@@ -105,7 +105,7 @@ def unpack_notice(payload: bytes) -> wire.Start | wire.Scalars | wire.Pause | wi
         message: wire.Start | wire.Scalars | wire.Pause | wire.Finish = _NOTICE.decode(payload)
     except (msgspec.MsgspecError, ValueError) as error:
         raise Damaged(f"a stored notice is damaged: {error}") from error
-    return wire.without_secrets(message)
+    return wire.with_safe_texts(message)
 
 
 def notice_without_secrets(payload: bytes) -> bytes:
@@ -114,7 +114,7 @@ def notice_without_secrets(payload: bytes) -> bytes:
         message = _NOTICE.decode(payload)
     except (msgspec.MsgspecError, ValueError):
         return payload
-    safe = wire.without_secrets(message)
+    safe = wire.with_safe_texts(message)
     return payload if safe == message else pack_notice(safe)
 
 

@@ -20,7 +20,7 @@ from trmon_client.core.wire.codec import (
     decode_bundle,
     encode,
     encode_bundle,
-    without_secrets,
+    with_safe_texts,
 )
 from trmon_client.core.wire.messages import (
     WIRE_MAJOR,
@@ -101,6 +101,6 @@ __all__ = [
     "storable_columns",
     "unpack_bits",
     "unpack_columns",
-    "without_secrets",
+    "with_safe_texts",
     "unpacked_bytes",
 ]

@@ -36,6 +36,7 @@ MAX_NAME_LENGTH = 128
 MAX_TEXT_LENGTH = 4096
 MAX_SCALARS = 256
 MAX_TAGS = 64
+MAX_LOSSES = 64
 MAX_CONFIG_BYTES = 1 << 18
 MAX_NESTING = 64
 MAX_WORLD_SIZE = 1 << 20
@@ -52,10 +53,7 @@ def check_message(message: Message) -> None:
         )
     _check_origin(message)
     if isinstance(message, Report | Heartbeat | Finish):
-        for n in (*message.losses.dropped.values(), message.losses.spooled_bytes, message.losses.queued):
-            _check_whole("losses", n)
-        for text in (*message.losses.warnings, *message.losses.warnings.values()):
-            _check_text("losses", text)
+        _check_losses(message.losses)
     match message:
         case Report():
             _check_columns(message)
@@ -67,6 +65,8 @@ def check_message(message: Message) -> None:
                 _check_whole(field, getattr(message, field))
         case Scalars():
             _check_scalars("values", message.values)
+        case Pause():
+            _check_text("reason", message.reason)
         case Finish():
             for field in ("reason", "signal", "error", "traceback"):
                 _check_text(field, getattr(message, field))
@@ -85,6 +85,19 @@ def _check_origin(message: Message) -> None:
         raise WireError("world_size", f"must be 1 to {MAX_WORLD_SIZE}, got {shorten_value(message.world_size)}")
     if message.rank >= message.world_size:
         raise WireError("rank", f"must be below world_size ({message.world_size}), got {message.rank}")
+
+
+def _check_losses(losses: Losses) -> None:
+    for n in (*losses.dropped.values(), losses.spooled_bytes, losses.queued):
+        _check_whole("losses", n)
+    for field in ("dropped", "refused_policies", "warnings"):
+        given: dict[str, int | str] = getattr(losses, field)
+        if len(given) > MAX_LOSSES:
+            raise WireError(f"losses.{field}", f"must have at most {MAX_LOSSES} entries, got {len(given)}")
+        for name, value in given.items():
+            _check_name(f"losses.{field}", name)
+            if isinstance(value, str):
+                _check_text(f"losses.{field}", value)
 
 
 def _check_columns(report: Report) -> None:
@@ -168,16 +181,20 @@ def _check_scalars(field: str, scalars: dict[str, JsonNumber]) -> None:
 M = TypeVar("M", bound=Message)
 
 
-def without_secrets(message: M) -> M:
-    """Return a message without the secrets in its texts and its configuration; a second time changes nothing."""
+def with_safe_texts(message: M) -> M:
+    """Return a message without the secrets and the control characters in its texts and its configuration.
+
+    A text of the trainer's is never a reason to refuse a message; a second time changes nothing.
+    """
     changed: dict[str, Any] = {}
     match message:
         case Start():
             changed = {name: redact_values(getattr(message, name)) for name in ("config", "policy", "owner", "tags")}
+            changed["client"] = redact(message.client)
         case Pause():
             changed = {"reason": redact(message.reason)}
         case Finish():
-            changed = {name: redact(getattr(message, name)) for name in ("error", "traceback")}
+            changed = {name: redact(getattr(message, name)) for name in ("reason", "signal", "error", "traceback")}
     if isinstance(message, Report | Heartbeat | Finish) and (
         message.losses.warnings or message.losses.refused_policies
     ):

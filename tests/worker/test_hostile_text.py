@@ -1,0 +1,65 @@
+"""Text of the trainer's that databases refuse: the run is judged to its end, whichever version stored the text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.fixtures.databases import prepare_database
+from tests.worker.watched_run import ORIGIN, RecordingObserver, finish, receive, rows_of, scheduler_over, step_of
+from trmon.domain.runs.run import RunState
+from trmon.store import Store
+from trmon_client.core import wire
+
+HOSTILE = "a\0b\x1b[2J\x9b"
+SAFE = "a\N{REPLACEMENT CHARACTER}b\N{REPLACEMENT CHARACTER}[2J\N{REPLACEMENT CHARACTER}"
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.server("postgres"))])
+def store(request: pytest.FixtureRequest, tmp_path: Any) -> Iterator[Store]:
+    """A migrated store without rows, on each database."""
+    url = f"sqlite:///{tmp_path}/trmon.sqlite"
+    if request.param == "sqlite":
+        prepare_database(url)
+    else:
+        url = request.getfixturevalue("postgres_url")
+    opened = Store.open(url)
+    yield opened
+    opened.close()
+
+
+LOSSES = wire.Losses(warnings={"repeated_chunk": HOSTILE}, refused_policies={"hash": HOSTILE})
+MESSAGES: list[Any] = [
+    wire.Start(**ORIGIN, owner="me", config={HOSTILE: [HOSTILE, {"a": HOSTILE}]}, client=HOSTILE),
+    step_of(0, losses=LOSSES),
+    step_of(1),
+    wire.Pause(**ORIGIN, sequence=1, reason=HOSTILE),
+    finish(1, outcome="crashed", error=HOSTILE, traceback=HOSTILE, reason=HOSTILE, signal=HOSTILE, losses=LOSSES),
+]
+
+
+def test_text_that_an_older_version_stored_does_not_stop_the_judging(store: Store) -> None:
+    run_id, observer = receive(store, *MESSAGES, at=0.0), RecordingObserver()
+    scheduler_over(store.run_log, observer).run_passes([run_id], now=0.0)
+    run = store.run_log.runs.by_id(run_id)
+    assert observer.failures == []
+    assert (run.state, len(rows_of(store, run_id))) == (RunState.CRASHED, 2)
+    assert run.ending is not None
+    assert (run.ending.error, run.ending.reason, run.config) == (SAFE, SAFE, {SAFE: [SAFE, {"a": SAFE}]})
+
+
+@pytest.mark.parametrize("message", MESSAGES, ids=lambda message: type(message).__name__)
+def test_the_texts_of_a_message_are_safe_once_it_is_received(message: wire.Message) -> None:
+    safe = wire.with_safe_texts(message)
+    assert all(mark not in text for text in texts_of(msgspec.to_builtins(safe)) for mark in "\0\x1b\x9b")
+    assert wire.with_safe_texts(safe) == safe
+    assert wire.decode(wire.encode(message)) == message, "the trainer's text is no reason to refuse a message"
+
+
+def texts_of(value: object) -> list[str]:
+    """Return all keys and texts of a document."""
+    items = [*value, *value.values()] if isinstance(value, dict) else value if isinstance(value, list | tuple) else []
+    return [value] if isinstance(value, str) else [text for item in items for text in texts_of(item)]
