@@ -28,6 +28,8 @@ CREATE FUNCTION slow_insert() RETURNS trigger LANGUAGE plpgsql AS
     $$ BEGIN PERFORM pg_sleep({seconds}); RETURN NULL; END $$;
 CREATE TRIGGER slow_insert AFTER INSERT ON {table} FOR EACH STATEMENT EXECUTE FUNCTION slow_insert();
 """
+REPLACED_SECONDS = 180.0
+"""Longer than a hung process may be silent, also on a busy machine."""
 FAKETIME = "faketime/libfaketimeMT.so.1"
 
 
@@ -67,6 +69,15 @@ def stopped(victim: Victim) -> Iterator[None]:
     _signal(pids, signal.SIGSTOP)
     yield
     _signal(pids, signal.SIGCONT)
+
+
+@contextmanager
+def frozen_until_replaced(victim: Victim) -> Iterator[None]:
+    """Keep a part's processes from running until their parent has killed them."""
+    pids = victim.pids()
+    _signal(pids, signal.SIGSTOP)
+    yield
+    eventually(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), timeout_seconds=REPLACED_SECONDS)
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from benchmarks.load.deployments import Deployment, data_of, embedded, fleet, sq
 from benchmarks.load.faults import (
     Clock,
     Fault,
+    frozen_until_replaced,
     full_disk,
     full_postgres,
     killed,
@@ -102,7 +103,12 @@ def _process_faults(deployment: Deployment) -> dict[str, Fault]:
         f"SIGSTOP, {name}": Fault(block=partial(stopped, part), seconds=BEYOND_A_LEASE)
         for name, part in deployment.parts.items()
     }
-    return kills | stops
+    frozen = {
+        f"SIGSTOP for good, {name}": Fault(block=partial(frozen_until_replaced, part))
+        for name, part in deployment.parts.items()
+        if name in ("runner", "replica", "worker")
+    }
+    return kills | stops | frozen
 
 
 def _clock_faults(clock: Clock) -> dict[str, Fault]:

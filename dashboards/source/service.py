@@ -112,6 +112,13 @@ def _worker() -> list[timeseries.Panel]:
             "Close lag", "From a batch's newest report to its close; late ranks included.", "trmon_close_lag_seconds"
         ),
         chart(
+            "Judging delay",
+            "Since a worker made progress, and the age of the oldest report that no pass has processed.",
+            (f"max by (instance) ({own('trmon_worker_beat_age_seconds')})", "{{instance}}: progress"),
+            (f"max({own('trmon_oldest_unprocessed_seconds')})", "oldest report"),
+            unit="s",
+        ),
+        chart(
             "Failed passes and decision mismatches",
             "A failed pass over a run is retried; a decision that cannot be reproduced is a defect.",
             (f"sum(rate({own('trmon_worker_failures_total')}[$__rate_interval]))", "failed passes"),

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from tests.fixtures.command import run_here
+from tests.store.builders import append, report_intake
+from trmon.store import Store
+from trmon.store.database.sqlite import exclusive_use, record_beat
 
 
 def examined(folder: Path, **variables: str) -> tuple[int, str]:
@@ -68,3 +73,26 @@ def test_each_illness_is_named(tmp_path: Path, variable: str, value: str, expect
     run_here("migrate", "--data-dir", tmp_path)
     status, said = examined(tmp_path, **{variable: value})
     assert (status, expected in said, "secret" in said) == (1, True, False), said
+
+
+def test_a_hung_worker_and_a_report_that_waits_are_named(tmp_path: Path) -> None:
+    run_here("migrate", "--data-dir", tmp_path)
+    url, file = f"sqlite:///{tmp_path / 'trmon.sqlite'}", tmp_path / "trmon.sqlite"
+    assert "ok    judging: no service uses this file; no report waits" in examined(tmp_path)[1]
+    with exclusive_use(url):
+        assert "ok    judging: a worker made progress " in examined(tmp_path)[1]
+        with closing(Store.open(url)) as store:
+            append(store, report_intake(), now=time.time() - 1000.0)
+        assert "warn  judging: the oldest report waits for 100" in examined(tmp_path)[1]
+        record_beat(file, at=time.time() - 60.0)
+        status, said = examined(tmp_path)
+        assert (status, "fail  judging: no worker beats for 60 s; the oldest report waits" in said) == (1, True), said
+
+
+@pytest.mark.server("postgres")
+def test_a_fleet_without_workers_is_named(tmp_path: Path, postgres_url: str) -> None:
+    assert "fail  judging: there is no worker" in examined(tmp_path, database_url=postgres_url)[1]
+    with closing(Store.open(postgres_url)) as store:
+        leases = store.leases("one", lease_seconds=10.0)
+        leases.renew()
+        assert "ok    judging: a worker made progress " in examined(tmp_path, database_url=postgres_url)[1]

@@ -123,7 +123,7 @@ def test_the_probes_ask_ports_and_paths_that_exist(overlay: str, pod: Json, tmp_
     paths = {name: probe["httpGet"]["path"] for name, probe in probes.items()}
     if container["args"][0] == "worker":
         assert container["args"] == ["worker", "--metrics-port", str(port["containerPort"])]
-        assert set(paths.values()) == {"/metrics"}
+        assert set(paths.values()) == {"/healthz"}
     else:
         assert port["containerPort"] == Settings.model_fields["port"].default
         assert paths == {"startup": "/healthz", "liveness": "/healthz", "readiness": "/readyz"}

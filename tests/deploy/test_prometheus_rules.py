@@ -13,9 +13,11 @@ import yaml
 from tests.dashboards.lint import nodes
 from tests.fixtures.prometheus import binary
 from trmon.config.settings import Settings
+from trmon.domain.health_check import HUNG_SECONDS
 from trmon.domain.severity import Severity
-from trmon.metrics.counters import CLOSE_LAG_BUCKETS_SECONDS, Counters
+from trmon.metrics.counters import CLOSE_LAG_BUCKETS_SECONDS, COMPONENT_GAUGES, Counters
 from trmon.metrics.exposition import FIXED_HELP
+from trmon.store.maintenance.check import BEHIND_SECONDS
 from trmon.store.writing.group_commit import MAX_WAITING
 
 ROOT = Path(__file__).parents[2]
@@ -72,6 +74,8 @@ def test_limits_are_those_of_the_service() -> None:
     texts = {alert["alert"]: f"{alert['expr']} {alert['annotations']}" for alert in alerts()}
     assert f"> {MAX_WAITING // 2} " in texts["TrmonQueueFilling"]
     assert f"At {MAX_WAITING} the service answers 429" in texts["TrmonQueueFilling"]
+    assert texts["TrmonWorkerHung"].startswith(f"trmon_worker_beat_age_seconds > {HUNG_SECONDS:g} ")
+    assert f"trmon_oldest_unprocessed_seconds) > {BEHIND_SECONDS:g} " in texts["TrmonJudgingBehind"]
     last_bucket = CLOSE_LAG_BUCKETS_SECONDS[-1]
     assert f'le="{last_bucket}"' in (PROMETHEUS / "rules" / "trmon.yml").read_text()
     assert last_bucket >= 2 * Settings.model_fields["grace_seconds"].default
@@ -79,7 +83,6 @@ def test_limits_are_those_of_the_service() -> None:
 
 def test_every_metric_that_a_rule_names_exists() -> None:
     own = {sample.name for family in Counters().registry.collect() for sample in family.samples}
-    gauges = {"trmon_queue_depth", "trmon_disk_free_bytes", "up"}
     named = {
         word
         for file in RULES
@@ -88,7 +91,7 @@ def test_every_metric_that_a_rule_names_exists() -> None:
         for word in _names(rule["expr"])
     }
     recorded = {name for name in named if ":" in name}
-    assert named - recorded <= own | gauges | FIXED_HELP.keys()
+    assert named - recorded <= own | COMPONENT_GAUGES.keys() | FIXED_HELP.keys() | {"up"}
 
 
 def _names(expression: str) -> set[str]:

@@ -19,7 +19,7 @@ from tests.fixtures.postgres import Postgres
 from tests.store.builders import append, batch, batch_key, commit, report_intake, start_intake, stored_reports
 from trmon.cli import app
 from trmon.config.settings import Settings
-from trmon.metrics.counters import Counters
+from trmon.metrics.counters import COMPONENT_GAUGES, Counters
 from trmon.store import Store
 from trmon.store.database import engines_of
 
@@ -57,9 +57,9 @@ def test_every_setting_is_one() -> None:
 
 
 def test_every_metric_of_the_table_is_there() -> None:
-    gauges = {"trmon_queue_depth", "trmon_disk_free_bytes"}
     families = Counters().registry.collect()
-    known = {f"{family.name}_total" if family.type == "counter" else family.name for family in families} | gauges
+    known = {f"{family.name}_total" if family.type == "counter" else family.name for family in families}
+    known |= COMPONENT_GAUGES.keys()
     named = {
         name for row in re.findall(r"^\| (`trmon_.*?) \|", PAGE, re.MULTILINE) for name in re.findall(r"`(\w+)`", row)
     }

@@ -11,7 +11,9 @@ from sqlalchemy import text
 
 from tests.fixtures.waiting import eventually
 from trmon.domain.errors import NotReady
+from trmon.domain.health_check import HUNG_SECONDS
 from trmon.domain.ownership import SLOTS, SlotHoldings
+from trmon.fleet.heartbeats import Heartbeat
 from trmon.fleet.leases import LeaseManager
 from trmon.store.database import engines_of
 from trmon.store.database.engines import Engines
@@ -101,6 +103,19 @@ def test_without_the_database_no_slot_is_held_after_the_leases_expire_and_all_ar
     eventually(lambda: lease_manager.fences() == {})
     assert lease_manager.surplus() == frozenset()
     leases.unavailable = False
+    eventually(lease_manager.fences)
+    lease_manager.close()
+
+
+def test_while_the_worker_hangs_no_lease_is_renewed_and_all_are_once_it_makes_progress() -> None:
+    leases, now = FakeLeases(lease_seconds=0.5), [0.0]
+    heartbeat = Heartbeat(clock=lambda: now[0])
+    lease_manager = LeaseManager(leases, heartbeat)
+    lease_manager.start()
+    eventually(lease_manager.fences)
+    now[0] = HUNG_SECONDS + 1.0
+    eventually(lambda: lease_manager.fences() == {})
+    heartbeat.beat()
     eventually(lease_manager.fences)
     lease_manager.close()
 

@@ -18,7 +18,7 @@ from tests.fixtures.sending import Sending
 from tests.fixtures.waiting import eventually
 from tests.store.builders import stored_reports
 from trmon.domain.identity import RunKey
-from trmon.fleet.supervisor import RESTART_SECONDS, ChildProcess
+from trmon.fleet.supervisor import ChildProcess
 from trmon.store import Store
 
 TRMON = [sys.executable, "-m", "trmon", "serve", "--port", "0"]
@@ -196,10 +196,32 @@ def test_a_process_that_ignores_sigterm_is_killed() -> None:
     assert child.status == -signal.SIGKILL
 
 
-def test_a_restart_waits_for_a_second_after_the_start() -> None:
-    child = ChildProcess([sys.executable, "-c", ""])
-    assert child.restart_in_seconds == 0.0
-    child.started_at = time.monotonic() - RESTART_SECONDS / 2
-    assert 0.0 < child.restart_in_seconds <= RESTART_SECONDS / 2
-    child.started_at = time.monotonic() - RESTART_SECONDS
-    assert child.restart_in_seconds <= 0.0
+BEATS = """
+import sys
+from trmon.fleet.supervisor import ChildProcess, Supervisor
+
+beat = "while True: os.write(int(sys.argv[-1]), b'.'); time.sleep(0.1)"
+child = f"import os, sys, time; print('trmon_ready', flush=True)\\n{beat}"
+command = [sys.executable, "-c", child]
+Supervisor([ChildProcess(command, stdout=-1, beats=True, hung_seconds=1.0)]).run(ready="ready")
+"""
+
+
+def test_a_child_that_stops_beating_is_killed_and_started_again() -> None:
+    command = [sys.executable, "-c", BEATS]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as supervisor:
+        assert supervisor.stdout is not None
+        assert supervisor.stdout.readline() == "ready\n"
+        children = Path(f"/proc/{supervisor.pid}/task/{supervisor.pid}/children")
+        pids = [int(children.read_text())]
+        for _ in range(2):
+            time.sleep(1.5)
+            assert int(children.read_text()) == pids[-1], "a child that beats is left alone"
+            os.kill(pids[-1], signal.SIGSTOP)
+            eventually(lambda: int(children.read_text()) != pids[-1])
+            pids.append(int(children.read_text()))
+        supervisor.terminate()
+        said, _ = supervisor.communicate(timeout=20)
+    assert supervisor.returncode == 0
+    assert len(set(pids)) == 3
+    assert said.count("process_hung") == 2

@@ -6,7 +6,6 @@ import json
 import re
 import time
 from collections import defaultdict
-from contextlib import suppress
 from typing import Any
 
 import httpx
@@ -223,20 +222,27 @@ def _unstyled(page: str) -> str:
 
 
 def events(client: httpx.Client) -> dict[str, Any]:
-    """Return the events of a run that a reader gets who resumes from the start: a count by kind, and the first."""
+    """Return the events of a run that a reader gets who resumes from the start: a count by kind, and the first.
+
+    All have come by the second time that the stream says how far the judging is behind.
+    """
     kinds: list[str] = []
     examples: dict[str, Any] = {}
     url = f"{API}/events?run={SCALARS}"
-    with suppress(httpx.ReadTimeout), client.stream("GET", url, headers={"Last-Event-ID": "0"}, timeout=5) as answer:
+    with client.stream("GET", url, headers={"Last-Event-ID": "0"}, timeout=60) as answer:
         kind = ""
         for line in answer.iter_lines():
             name, _, value = line.partition(": ")
             if name == "event":
                 kind = value
                 kinds.append(kind)
+                if kinds.count("judging") == 2:
+                    break
             elif name == "data":
                 examples.setdefault(kind, plain(json.loads(value)))
-    return {kind: {"count": kinds.count(kind), "first": examples[kind]} for kind in sorted(examples)}
+    return {
+        kind: {"count": kinds.count(kind), "first": examples[kind]} for kind in sorted(examples.keys() - {"judging"})
+    }
 
 
 def metrics(client: httpx.Client) -> dict[str, Any]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +15,19 @@ import httpx
 import pytest
 
 from benchmarks.load.deployments import EmbeddedWorker
+from benchmarks.load.processes import family
+from tests.domain.trainer import finished, report
+from tests.fixtures.databases import prepare_database
 from tests.fixtures.sending import Sending
 from tests.fixtures.service import ServiceProcess
 from tests.fixtures.waiting import eventually
+from tests.worker.watched_run import receive, rows_of
+from trmon.config.settings import Settings
 from trmon.domain.identity import RunKey
+from trmon.fleet.views import RunViewCache
+from trmon.metrics.counters import Counters
 from trmon.store import ProcessRole, Store
+from trmon.worker.process import WorkerProcess
 
 KEY = RunKey("math", "apart")
 RUN = f"/api/v1/runs/{KEY.project}/{KEY.run}"
@@ -93,6 +103,49 @@ def test_a_worker_that_hangs_and_dies_delays_no_acknowledgement_and_every_batch_
     assert not any(row["revised"] for row in batches(client))
     assert set(sending.answers) == {200}, "the API answered throughout"
     assert eventually(lambda: client.get("/readyz").status_code, lambda status: status == 200)
+
+
+def test_a_worker_that_stays_frozen_is_killed_and_its_successor_closes_every_batch_once(tmp_path: Path) -> None:
+    settings, counters = Settings(data_dir=tmp_path), Counters()
+    prepare_database(settings.store_url)
+    with closing(Store.open(settings.store_url, role=ProcessRole.WRITER)) as store:
+        worker = WorkerProcess(
+            settings,
+            store.run_log,
+            summaries=store.summaries,
+            views=RunViewCache(),
+            observer=counters,
+            hung_seconds=3.0,
+        )
+        store.on_commit(worker.wake)
+        worker.start()
+        for first in (0, 20):
+            run_id = send_steps(store, range(first, first + 10))
+            eventually(partial(rows_of, store, run_id), lambda rows, first=first: len(rows) >= first + 9)
+            frozen = worker_pid()
+            os.kill(frozen, signal.SIGSTOP)
+            send_steps(store, range(first + 10, first + 20))
+            eventually(worker_pid, lambda pid, frozen=frozen: pid != frozen)
+        eventually(partial(rows_of, store, run_id), lambda rows: len(rows) >= 39)
+        eventually(lambda: worker.beat_age_seconds < 3.0)
+        worker.close()
+        rows = rows_of(store, run_id)
+    assert [row.key.step for row in rows] == list(range(len(rows)))
+    assert not any(row.revised for row in rows)
+    ended = counters.registry.get_sample_value
+    assert ended("trmon_worker_restarts_total", {"reason": "hung"}) == 2
+    assert ended("trmon_worker_restarts_total", {"reason": "exited"}) == 0
+
+
+def send_steps(store: Store, steps: range) -> int:
+    """Store the reports of steps, and return their run."""
+    sent = [report(step, finished=finished((step - 1, None, 1)) if step else []) for step in steps]
+    return receive(store, *sent, at=time.time())
+
+
+def worker_pid() -> int:
+    """Return the id of the only child of this process."""
+    return eventually(lambda: family([os.getpid()]) - {os.getpid()}, lambda found: len(found) == 1).pop()
 
 
 def test_on_shutdown_the_worker_closes_every_batch_and_writes_a_checkpoint(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
@@ -19,9 +20,11 @@ from trmon.domain.access import Access
 from trmon.domain.errors import InvalidInput, Unauthenticated
 from trmon.domain.identity import RunKey
 from trmon.fleet.changes import CommitSignal
+from trmon.fleet.judging import JudgingDelay, JudgingWatch
 from trmon.store.repositories.events import Events, StoredEvent
 
-HEARTBEAT_SECONDS = 15.0
+JUDGING_SECONDS = 5.0
+"""How often a stream says how far the judging is behind, also in place of a keep-alive."""
 PAUSE_SECONDS = 0.2
 """Shortest time between two reads of a stream: one read covers several commits."""
 MAX_EVENTS_PER_READ = 200
@@ -36,6 +39,7 @@ class Follower:
     commit_signal: CommitSignal
     access: Access
     is_authorized: Callable[[], Awaitable[bool]]
+    judging: JudgingWatch
     run: RunKey | None = None
 
     def read(self, after: int) -> tuple[list[StoredEvent], int]:
@@ -50,17 +54,20 @@ class Follower:
 
 
 async def stream_events(follower: Follower, *, position: int) -> AsyncIterator[bytes]:
-    """Yield events after an id, and comments while there are none."""
+    """Yield events after an id and, every 5 s, how far the judging is behind."""
     yield b"retry: %d\n\n" % RETRY_MILLISECONDS
+    said_at = -math.inf
     while not follower.commit_signal.closed and await follower.is_authorized():
         seen_commits, read_at = follower.commit_signal.count, time.monotonic()
+        if read_at - said_at >= JUDGING_SECONDS:
+            said_at = read_at
+            yield judging_frame(follower.judging.delay())
         events, position = await asyncio.to_thread(follower.read, position)
         for stored in events:
             yield sse_frame(stored)
         if len(events) == MAX_EVENTS_PER_READ:
             continue
-        if not await follower.commit_signal.wait(seen_commits, timeout_seconds=HEARTBEAT_SECONDS):
-            yield b": alive\n\n"
+        await follower.commit_signal.wait(seen_commits, timeout_seconds=JUDGING_SECONDS)
         await asyncio.sleep(pause_seconds(since_read_seconds=time.monotonic() - read_at))
 
 
@@ -74,6 +81,11 @@ def sse_frame(stored: StoredEvent) -> bytes:
     origin = {"project": stored.key.project, "run": stored.key.run, "at": stored.event.at}
     data = msgspec.json.encode({**origin, **stored.event.data})
     return b"id: %d\nevent: %b\ndata: %b\n\n" % (stored.id, stored.event.kind.encode(), data)
+
+
+def judging_frame(delay: JudgingDelay) -> bytes:
+    """Return an event without an id, which no stored event has: a reader resumes after the one before."""
+    return b"event: judging\ndata: %b\n\n" % msgspec.json.encode(delay)
 
 
 router = APIRouter(prefix="/api/v1/events", tags=["events"])
@@ -91,7 +103,11 @@ async def follow_events(
     run: Annotated[str | None, Query(max_length=257, description="Only this run, as project/run.")] = None,
     last_event_id: Annotated[int | None, Header(ge=0, description="Resume after this event.")] = None,
 ) -> StreamingResponse:
-    """Stream events: closed batches, alerts, changes of state and policy; from now on, or after an event."""
+    """Stream events: closed batches, alerts, changes of state and policy; from now on, or after an event.
+
+    Every 5 s an event `judging` says how far the service itself is behind: `beat_age_seconds` since a worker made
+    progress, null without one, and `oldest_unprocessed_seconds`, the age of the oldest report not processed.
+    """
     key = None if run is None else _run_key(run)
     if key is not None:
         await run_in_threadpool(service.store.runs.get, key, access=access)
@@ -107,6 +123,7 @@ async def follow_events(
         commit_signal=service.commit_signal,
         access=access,
         is_authorized=is_authorized,
+        judging=service.judging,
         run=key,
     )
     # Before the headers: who has them may rely on every later event.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from importlib.metadata import version
 from pathlib import Path
@@ -63,6 +63,8 @@ ROUTERS = (
 GRACE_SECONDS = 10
 """How long requests in flight may take after SIGTERM."""
 BACKLOG = 2048
+TICKS_PER_BEAT = 10
+"""Uvicorn ticks each 0.1 s on the event loop."""
 
 log = structlog.get_logger(__name__)
 
@@ -170,9 +172,16 @@ def beginning(url: str, *, folder: Path | None, has_tokens: bool) -> str:
 
 
 class Server(uvicorn.Server):
-    """Prints its URL, and how to begin, once it listens, and ends event streams when it is asked to stop."""
+    """Prints its URL, and how to begin, once it listens; beats on its loop; ends event streams when asked to stop."""
 
-    def __init__(self, app: FastAPI, *, url: str, protocol: type[LimitedProtocol] = LimitedProtocol) -> None:
+    def __init__(
+        self,
+        app: FastAPI,
+        *,
+        url: str,
+        protocol: type[LimitedProtocol] = LimitedProtocol,
+        send_beat: Callable[[], None] = lambda: None,
+    ) -> None:
         super().__init__(
             uvicorn.Config(
                 app,
@@ -189,6 +198,13 @@ class Server(uvicorn.Server):
         )
         self._app = app
         self._url = url
+        self._send_beat = send_beat
+
+    async def on_tick(self, counter: int) -> bool:
+        """Beat each second of the ten ticks that it has; return whether to stop."""
+        if counter % TICKS_PER_BEAT == 0:
+            self._send_beat()
+        return await super().on_tick(counter)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start, and print the URL."""

@@ -16,9 +16,11 @@ from trmon.config.rules import ActiveRules
 from trmon.config.settings import Settings
 from trmon.domain.alerts.delivery import RetryPolicy
 from trmon.domain.errors import NotReady
+from trmon.domain.health_check import HUNG_SECONDS
 from trmon.domain.ownership import Ownership, slot_of
 from trmon.domain.runs.liveness import SilenceLimits
 from trmon.fleet.changes import PeriodicThread
+from trmon.fleet.heartbeats import Heartbeat
 from trmon.fleet.leases import LeaseManager
 from trmon.fleet.summaries import SummarySink, SummaryUpdater
 from trmon.fleet.views import RunViewCache
@@ -69,11 +71,13 @@ class BackgroundServices:
                 stack.callback(service.close)
 
     def check(self) -> None:
-        """Raise NotReady unless all are running."""
+        """Raise NotReady unless all are running and the worker makes progress."""
         services = (("worker", self.worker), ("dispatcher", self.dispatcher), ("lease manager", self.lease_manager))
         for name, service in services:
             if service is not None and not service.alive:
                 raise NotReady(f"the {name} has stopped; see the service's log")
+        if (age_seconds := self.worker.beat_age_seconds) > HUNG_SECONDS:
+            raise NotReady(f"the worker has made no progress for {age_seconds:.0f} s; see the service's log")
 
 
 def build_background_services(
@@ -84,10 +88,14 @@ def build_background_services(
     view_cache: RunViewCache,
     counters: Counters,
     lease_manager: LeaseManager | None = None,
+    heartbeat: Heartbeat | None = None,
 ) -> BackgroundServices:
-    """Return the services, not started; they own the runs of the lease manager's slots, or all runs without one."""
-    ownership = lease_manager or Ownership()
-    worker = _worker(settings, store, rules=rules, view_cache=view_cache, counters=counters, ownership=ownership)
+    """Return the services, not started; they own the runs of the lease manager's slots, or all runs without one.
+
+    Args: heartbeat: that of a worker in a thread of this process.
+    """
+    ownership, watch_config = lease_manager or Ownership(), watch_config_of(settings, rules=rules, heartbeat=heartbeat)
+    worker = _worker(settings, store, watch_config, view_cache=view_cache, counters=counters, ownership=ownership)
     dispatcher = _dispatcher(settings, store, counters=counters, ownership=ownership)
     cleaning = partial(_owns_first_slot, ownership)
     pruner = _pruner(settings, store, counters=counters, is_ours=cleaning)
@@ -115,8 +123,8 @@ def summary_poller_of(store: Store, sink: SummarySink, *, ownership: Ownership) 
 def _worker(
     settings: Settings,
     store: Store,
+    watch_config: WatchConfig,
     *,
-    rules: ActiveRules,
     view_cache: RunViewCache,
     counters: Counters,
     ownership: Ownership,
@@ -126,7 +134,7 @@ def _worker(
     return Worker(
         store.run_log,
         writer=store.run_log,
-        watch_config=watch_config_of(settings, rules=rules),
+        watch_config=watch_config,
         views=view_cache,
         observer=counters,
         ownership=ownership,
@@ -134,7 +142,7 @@ def _worker(
     )
 
 
-def watch_config_of(settings: Settings, *, rules: ActiveRules) -> WatchConfig:
+def watch_config_of(settings: Settings, *, rules: ActiveRules, heartbeat: Heartbeat | None = None) -> WatchConfig:
     """Return the part of the settings that every run's evaluation uses."""
     return WatchConfig(
         rules=rules,
@@ -143,6 +151,7 @@ def watch_config_of(settings: Settings, *, rules: ActiveRules) -> WatchConfig:
         runbook_base_url=settings.runbooks,
         grace_seconds=settings.grace_seconds,
         patience=SilenceLimits(floor_seconds=settings.stall_floor_seconds, factor=settings.stall_factor),
+        heartbeat=heartbeat or Heartbeat(),
     )
 
 

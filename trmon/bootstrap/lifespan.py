@@ -25,6 +25,8 @@ from trmon.config.settings import Settings
 from trmon.domain.errors import NotReady
 from trmon.domain.pipeline.run_update import EDIT
 from trmon.fleet.changes import CommitSignal, EventFollower, PeriodicThread
+from trmon.fleet.judging import POLL_SECONDS as JUDGING_POLL_SECONDS
+from trmon.fleet.judging import JudgingWatch
 from trmon.fleet.summaries import RunSummaries
 from trmon.fleet.verdicts import RunVerdicts
 from trmon.fleet.views import RunViewCache, ViewSync
@@ -123,6 +125,7 @@ def _assemble(settings: Settings, store: Store) -> RunningService:
         verdicts=RunVerdicts(store, health_rules=rules.health_rules),
         readiness=_readiness(store, services),
         delivery_check=DeliveryCheck(settings),
+        judging=JudgingWatch(store.judging, worker=None if services is None else services.worker),
         what_ifs=asyncio.Semaphore(MAX_WHAT_IFS),
     )
     return RunningService(components=components, services=services)
@@ -158,7 +161,9 @@ def _start(running: RunningService, limit: RateLimit, stack: ExitStack) -> None:
     quotas = PeriodicThread("quotas", components.quota_gate.poll, every_seconds=QUOTA_POLL_SECONDS)
     stack.callback(components.delivery_check.close)
     receivers = PeriodicThread("receivers", components.delivery_check.check, every_seconds=RECEIVER_CHECK_SECONDS)
-    for part in (rules_thread(components.rules), quotas, receivers, view_poller, event_poller, peers, rate_limit_sync):
+    judging = PeriodicThread("judging", components.judging.poll, every_seconds=JUDGING_POLL_SECONDS)
+    pollers = (view_poller, event_poller, peers, rate_limit_sync)
+    for part in (rules_thread(components.rules), quotas, receivers, judging, *pollers):
         if part is not None:
             part.start()
             stack.callback(part.close)
@@ -203,5 +208,8 @@ def _connect(running: RunningService, event_poller: PeriodicThread | None) -> No
     counters.set_info(version=version("trmon"), page_url=(components.settings.public_url or "").rstrip("/"))
     store.writer.on_commit(on_commit)
     counters.add_gauge("trmon_queue_depth", lambda: store.writer.depth)
+    judging = components.judging
+    counters.add_gauge("trmon_worker_beat_age_seconds", lambda: judging.delay().beat_age_seconds)
+    counters.add_gauge("trmon_oldest_unprocessed_seconds", lambda: judging.delay().oldest_unprocessed_seconds)
     if (folder := store.folder) is not None:
         counters.add_gauge("trmon_disk_free_bytes", lambda: shutil.disk_usage(folder).free)

@@ -32,6 +32,7 @@ from trmon.domain.errors import NotReady
 from trmon.domain.ownership import Ownership
 from trmon.domain.pipeline.run_update import EDIT
 from trmon.fleet.changes import EventFollower, PeriodicThread, ReportPoller
+from trmon.fleet.heartbeats import Heartbeat
 from trmon.fleet.leases import LeaseManager
 from trmon.fleet.views import RunViewCache, ViewSync
 from trmon.metrics.counters import Counters
@@ -46,8 +47,13 @@ NICENESS = 5
 
 
 @contextmanager
-def running_worker(settings: Settings, *, counters: Counters) -> Iterator[BackgroundServices]:
-    """Run a worker until the block ends; then write its checkpoints and release its leases. Errors: NotReady."""
+def running_worker(
+    settings: Settings, *, counters: Counters, send_beat: Callable[[], object] = lambda: None
+) -> Iterator[BackgroundServices]:
+    """Run a worker until the block ends; then write its checkpoints and release its leases. Errors: NotReady.
+
+    Args: send_beat: tells the supervisor that the worker makes progress.
+    """
     with ExitStack() as stack:
         store = Store.open(settings.store_url, lake_url=settings.lake_url)
         stack.callback(store.close)
@@ -55,10 +61,19 @@ def running_worker(settings: Settings, *, counters: Counters) -> Iterator[Backgr
             raise NotReady("`trmon serve` evaluates the runs of a SQLite file itself; workers need PostgreSQL")
         store.migrate()
         rules, view_cache = active_rules_of(settings), RunViewCache(idle_after_seconds=settings.idle_after_seconds)
-        lease_manager = LeaseManager(store.leases(holder_name(), lease_seconds=settings.lease_seconds))
+        heartbeat = Heartbeat(send_beat)
+        leases = store.leases(holder_name(), lease_seconds=settings.lease_seconds)
+        lease_manager = LeaseManager(leases, heartbeat)
         services = build_background_services(
-            settings, store, rules=rules, view_cache=view_cache, counters=counters, lease_manager=lease_manager
+            settings,
+            store,
+            rules=rules,
+            view_cache=view_cache,
+            counters=counters,
+            lease_manager=lease_manager,
+            heartbeat=heartbeat,
         )
+        counters.add_gauge("trmon_worker_beat_age_seconds", lambda: heartbeat.age_seconds)
         rules.on_change = lambda: reevaluate_runs(services.worker, view_cache)
         rules.on_failure = counters.rules_reload_failures.inc
         store.writer.on_commit(lambda commit: services.dispatcher.wake() if commit.receivers else None)
@@ -151,7 +166,7 @@ def _build_worker(settings: Settings, store: Store, channel: Channel, stack: Exi
     worker = Worker(
         store.run_log,
         writer=service_proxy,
-        watch_config=watch_config_of(settings, rules=rules),
+        watch_config=watch_config_of(settings, rules=rules, heartbeat=service_proxy.heartbeat),
         views=service_proxy,
         observer=service_proxy,
         after_round=service_proxy.send_round_result,

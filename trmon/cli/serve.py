@@ -7,9 +7,11 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from threading import Event
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from prometheus_client import start_http_server
@@ -27,6 +29,8 @@ from trmon.fleet.supervisor import ChildProcess, Supervisor
 from trmon.metrics.counters import Counters
 from trmon.store.database.engines import is_shared
 
+BeatFd = Annotated[int | None, typer.Option(hidden=True, help="A pipe of the supervisor, on which to beat.")]
+
 
 def serve(
     host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
@@ -37,6 +41,7 @@ def serve(
     ] = 1,
     workers: Annotated[int, typer.Option(min=0, max=64, help="Number of workers; needs PostgreSQL.")] = 0,
     fd: Annotated[int | None, typer.Option(hidden=True, help="A socket that the supervisor has bound.")] = None,
+    heartbeat_fd: BeatFd = None,
 ) -> None:
     """Run the service: all of it over SQLite; over PostgreSQL the API and, with --workers, workers."""
     with plain_errors():
@@ -55,7 +60,7 @@ def serve(
             settings = settings.model_copy(update={"public_url": url})
         app = create_app(settings)
         background_services.tune_memory()
-        Server(app, url=url).run([bound])
+        Server(app, url=url, send_beat=_beat_sender(heartbeat_fd)).run([bound])
 
 
 def _supervise(settings: Settings, bound: socket.socket, *, replicas: int, workers: int) -> None:
@@ -67,7 +72,7 @@ def _supervise(settings: Settings, bound: socket.socket, *, replicas: int, worke
     trmon = [sys.executable, "-m", "trmon"]
     replica = [*trmon, "serve", "--fd", str(bound.fileno())]
     # Orphans would keep the port and the leases from the next supervisor.
-    child = partial(ChildProcess, stdout=subprocess.PIPE, ends_with_parent=True)
+    child = partial(ChildProcess, stdout=subprocess.PIPE, ends_with_parent=True, beats=True)
     children = [
         *(child(replica, pass_fds=[bound.fileno()]) for _ in range(replicas)),
         *(child([*trmon, "worker"]) for _ in range(workers)),
@@ -80,6 +85,7 @@ def worker(
         int | None,
         typer.Option(min=1, max=65535, help="Port for this worker's /metrics; default: none."),
     ] = None,
+    heartbeat_fd: BeatFd = None,
 ) -> None:
     """Process a share of the runs: close batches, evaluate rules, send notifications."""
     with plain_errors():
@@ -90,19 +96,50 @@ def worker(
             signal.signal(number, lambda *_: ending.set())
         background_services.tune_memory()
         counters = Counters()
-        if metrics_port is not None:
-            _show(counters, host=settings.host, port=metrics_port)
-        with running_worker(settings, counters=counters):
+        show_health = serve_metrics(counters, host=settings.host, port=metrics_port)
+        with running_worker(settings, counters=counters, send_beat=_beat_sender(heartbeat_fd)) as services:
+            show_health(services.check)
             typer.echo("trmon_worker=watching")
             ending.wait()
 
 
-def _show(counters: Counters, *, host: str, port: int) -> None:
+def serve_metrics(counters: Counters, *, host: str, port: int | None) -> Callable[[Callable[[], None]], None]:
+    """Serve /metrics, if on a port; return a function that has /healthz answer 503 once a check raises NotReady."""
+    if port is None:
+        return lambda _: None
     try:
-        start_http_server(port, addr=host, registry=counters.registry)
+        server, _ = start_http_server(port, addr=host, registry=counters.registry)
     except OSError as error:
         reason = error.strerror or error
         raise NotReady(f"cannot listen on {host} port {port}: {reason}; --metrics-port chooses another") from error
+    metrics: Any = server.get_app()
+
+    def show_health(check: Callable[[], None]) -> None:
+        def answer(environ: Any, start: Any) -> Any:
+            if environ["PATH_INFO"] != "/healthz":
+                return metrics(environ, start)
+            try:
+                check()
+            except NotReady as error:
+                start("503 Service Unavailable", [("Content-Type", "text/plain; charset=utf-8")])
+                return [f"{error}\n".encode()]
+            start("200 OK", [("Content-Type", "text/plain; charset=utf-8")])
+            return [b"ok\n"]
+
+        server.set_app(answer)
+
+    return show_health
+
+
+def _beat_sender(heartbeat_fd: int | None) -> Callable[[], None]:
+    """Return what writes a beat to the supervisor's pipe; a supervisor that has ended reads none."""
+
+    def send() -> None:
+        if heartbeat_fd is not None:
+            with suppress(OSError):
+                os.write(heartbeat_fd, b".")
+
+    return send
 
 
 def doctor(data_dir: DataDir = None) -> None:

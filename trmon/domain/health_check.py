@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+HUNG_SECONDS = 30.0
+"""A process that has made no progress for so long is hung: no step of a pass takes that long."""
+
 
 class HealthLevel(Enum):
     """The result level: healthy, needs attention, or prevents the service from working as documented."""

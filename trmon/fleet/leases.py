@@ -8,8 +8,11 @@ from threading import Lock
 
 import structlog
 
+from trmon.domain.errors import NotReady
+from trmon.domain.health_check import HUNG_SECONDS
 from trmon.domain.ownership import Fences, Ownership, SlotHoldings
 from trmon.fleet.changes import PeriodicThread
+from trmon.fleet.heartbeats import Heartbeat
 from trmon.store.repositories.leases import Leases
 
 RENEWALS = 5
@@ -22,10 +25,12 @@ class LeaseManager(PeriodicThread, Ownership):
     """Renews leases on its own thread; owns the runs of the slots that it holds.
 
     Only its thread calls the database, and never under the lock: a call from another thread returns at once.
-    A slot that it reports as held may have been lost a moment ago: each commit checks the slot's fence.
+    A slot that it reports as held may have been lost a moment ago: each commit checks the slot's fence. While the
+    worker hangs no lease is renewed: others take its runs.
     """
 
-    def __init__(self, leases: Leases) -> None:
+    def __init__(self, leases: Leases, heartbeat: Heartbeat | None = None) -> None:
+        """Args: heartbeat: of the worker; without one it is taken to work."""
         super().__init__(
             "leases",
             self._release_and_renew,
@@ -34,6 +39,7 @@ class LeaseManager(PeriodicThread, Ownership):
             failure="lease_renewal_failed",
         )
         self._leases = leases
+        self._heartbeat = heartbeat
         self.on_gain: Callable[[], None] = lambda: None
         """Called whenever a slot is gained."""
         self._holdings = SlotHoldings(fences={}, n_workers=1)
@@ -68,6 +74,8 @@ class LeaseManager(PeriodicThread, Ownership):
 
     def _release_and_renew(self) -> None:
         """A lease counts from before the renewal, so it expires here before it does for other processes."""
+        if self._heartbeat is not None and (age_seconds := self._heartbeat.age_seconds) > HUNG_SECONDS:
+            raise NotReady(f"the worker has made no progress for {age_seconds:.0f} s")
         with self._lock:
             slots = self._unreleased
         if slots:

@@ -1,13 +1,15 @@
-"""Child processes of the service: started, awaited, restarted when they exit, and replaced one by one on SIGHUP."""
+"""Child processes of the service: started, awaited, restarted when they exit or hang, and replaced on SIGHUP."""
 
 from __future__ import annotations
 
 import ctypes
+import os
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from select import select
 from types import FrameType
@@ -16,9 +18,9 @@ from typing import IO
 import structlog
 
 from trmon.domain.errors import NotReady
+from trmon.domain.health_check import HUNG_SECONDS
+from trmon.fleet.heartbeats import RestartDelay, Watchdog
 
-RESTART_SECONDS = 1.0
-"""Shortest time between two starts of the same command."""
 STOP_SECONDS = 30.0
 """How long a child may take to end after SIGTERM."""
 POLL_SECONDS = 0.2
@@ -27,6 +29,7 @@ _SET_PARENT_DEATH_SIGNAL = 1
 READY_SECONDS = 60.0
 """How long a replacement may take to be ready; at the start a process is waited for as long as it runs."""
 CHECK_SECONDS = 0.2
+READ_BYTES = 1 << 12
 READY_PREFIX = "trmon_"
 """How the first line of a child's stdout begins, which it prints once it is ready."""
 
@@ -38,7 +41,8 @@ class ChildProcess:
     """A command and the process that runs it; a later process of the same command is another object.
 
     Args: environment: variables instead of this process's own; stdout, stderr: as in `subprocess.Popen`;
-    ends_with_parent: send the process SIGTERM when the thread that started it ends, even by SIGKILL (Linux only).
+    ends_with_parent: send the process SIGTERM when the thread that started it ends, even by SIGKILL (Linux only);
+    beats: give the command `--heartbeat-fd`, a pipe on which it beats; hung_seconds: how long it may be silent.
     """
 
     command: Sequence[str]
@@ -47,36 +51,65 @@ class ChildProcess:
     stdout: IO[str] | int | None = None
     stderr: IO[str] | None = None
     ends_with_parent: bool = False
-    started_at: float | None = None
+    beats: bool = False
+    hung_seconds: float = HUNG_SECONDS
+    restart_delay: RestartDelay = field(default_factory=RestartDelay)
     process: subprocess.Popen[str] | None = field(default=None, init=False)
+    _beat_fd: int | None = field(default=None, init=False)
+    _watchdog: Watchdog = field(default_factory=Watchdog, init=False)
+    _has_ended: bool = field(default=False, init=False)
 
     def start(self) -> None:
         """Start the process. Errors: OSError."""
-        self.started_at = time.monotonic()
-        self.process = subprocess.Popen(  # noqa: S603 - our own command
-            self.command,
-            stdin=subprocess.DEVNULL,
-            stdout=self.stdout,
-            stderr=self.stderr,
-            env=self.environment,
-            pass_fds=self.pass_fds,
-            preexec_fn=_end_with_parent if self.ends_with_parent and sys.platform == "linux" else None,
-            text=True,
-        )
+        self.restart_delay.started()
+        self._has_ended, self._watchdog = False, Watchdog(hung_seconds=self.hung_seconds)
+        theirs: list[int] = []
+        if self.beats:
+            self._close_pipe()
+            self._beat_fd, write_fd = os.pipe()
+            os.set_blocking(self._beat_fd, False)
+            theirs = [write_fd]
+        try:
+            self.process = subprocess.Popen(  # noqa: S603 - our own command
+                [*self.command, *(part for fd in theirs for part in ("--heartbeat-fd", str(fd)))],
+                stdin=subprocess.DEVNULL,
+                stdout=self.stdout,
+                stderr=self.stderr,
+                env=self.environment,
+                pass_fds=[*self.pass_fds, *theirs],
+                preexec_fn=_end_with_parent if self.ends_with_parent and sys.platform == "linux" else None,
+                text=True,
+            )
+        finally:
+            for fd in theirs:
+                os.close(fd)
 
     @property
     def status(self) -> int | None:
         """The exit status; None while the process runs."""
-        return self._running.poll()
+        status = self._running.poll()
+        if status is not None and not self._has_ended:
+            self._has_ended = True
+            self.restart_delay.ended()
+        return status
 
-    @property
-    def restart_in_seconds(self) -> float:
-        """How long to wait before the command is started again; zero or less: start it now."""
-        return 0.0 if self.started_at is None else self.started_at + RESTART_SECONDS - time.monotonic()
+    def heard(self) -> None:
+        """Note a beat that came another way than by the pipe."""
+        self._watchdog.heard()
+
+    def is_hung(self, *, is_listening: bool = True) -> bool:
+        """Whether the process has not beaten for too long a time in which this one ran; to be called each second.
+
+        Args: is_listening: False while beats wait to be noted.
+        """
+        with suppress(BlockingIOError):
+            if self._beat_fd is not None and os.read(self._beat_fd, READ_BYTES):
+                self._watchdog.heard()
+        return self._watchdog.tick(is_listening=is_listening)
 
     def successor(self) -> ChildProcess:
         """Return a child of the same command that is not started."""
-        return replace(self, started_at=None)
+        return replace(self, restart_delay=RestartDelay())
 
     def read_line(self, *, timeout_seconds: float, is_wanted: Callable[[], bool] = lambda: True) -> str | None:
         """Return the next line of a piped stdout, empty at its end; None after the timeout or once it is not wanted."""
@@ -90,7 +123,10 @@ class ChildProcess:
 
     def wait(self) -> int:
         """Wait until the process ends; return its exit status."""
-        return self._running.wait()
+        self._running.wait()
+        status = self.status
+        assert status is not None
+        return status
 
     def terminate(self) -> None:
         """Send SIGTERM; does not wait."""
@@ -111,6 +147,12 @@ class ChildProcess:
             process.wait()
         if process.stdout is not None:
             process.stdout.close()
+        self._close_pipe()
+
+    def _close_pipe(self) -> None:
+        if self._beat_fd is not None:
+            os.close(self._beat_fd)
+            self._beat_fd = None
 
     @property
     def _running(self) -> subprocess.Popen[str]:
@@ -124,7 +166,7 @@ def _end_with_parent() -> None:
 
 
 class Supervisor:
-    """Runs children until SIGTERM or SIGINT, and restarts each one that exits. Their stdout must be a pipe."""
+    """Runs children until SIGTERM or SIGINT, and restarts each that exits or hangs. Their stdout must be a pipe."""
 
     def __init__(self, children: Sequence[ChildProcess], *, ready_seconds: float = READY_SECONDS) -> None:
         self._children = list(children)
@@ -157,7 +199,11 @@ class Supervisor:
 
     def _check(self) -> None:
         for child in self._children:
-            if child.status is not None and child.restart_in_seconds <= 0:
+            if child.status is None and child.beats and child.is_hung():
+                log.error("process_hung", command=_name(child), silent_seconds=child.hung_seconds)
+                child.kill()
+                child.wait()
+            if child.status is not None and child.restart_delay.seconds <= 0:
                 log.error("process_exited", command=_name(child), status=child.status)
                 child.stop()
                 child.start()

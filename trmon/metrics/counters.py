@@ -23,12 +23,20 @@ DROPPED = (
 COMPONENT_GAUGES = {
     "trmon_queue_depth": "Number of queued write operations.",
     "trmon_disk_free_bytes": "Free space of the database's disk, if it is local.",
+    "trmon_worker_beat_age_seconds": (
+        "Time since the worker of this process made progress; of an API process in a fleet, since any worker did; "
+        "infinite without one."
+    ),
+    "trmon_oldest_unprocessed_seconds": (
+        "Age of the oldest report that no pass has processed, zero without one; reports of an open batch wait for its "
+        "next step, or for `TRMON_GRACE_SECONDS`."
+    ),
 }
 """Gauges that read a component of the service at each scrape."""
 
 
 class Counters:
-    """The service's metrics, in a separate registry per service; implements trmon.worker.scheduler.PassObserver."""
+    """The service's metrics, in a separate registry per service; implements trmon.worker.process.ProcessObserver."""
 
     def __init__(self) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]
@@ -73,6 +81,11 @@ class Counters:
         )
         self.worker_failures = counter(
             "trmon_worker_failures", "Failed passes over runs, which are retried; see the log for the reason."
+        )
+        self.worker_restarts = counter(
+            "trmon_worker_restarts",
+            "Ends of the embedded worker's process, which is started again; hung: killed after 30 s without progress.",
+            reason=("hung", "exited"),
         )
         self.verdict_failures = counter(
             "trmon_verdict_failures",
@@ -169,3 +182,7 @@ class Counters:
     def pass_failed(self, error: Exception) -> None:  # noqa: ARG002 - the log has the error
         """Count a pass that failed and will be retried."""
         self.worker_failures.inc()
+
+    def worker_ended(self, *, is_hung: bool) -> None:
+        """Count an end of the worker's process that nobody asked for."""
+        self.worker_restarts.labels("hung" if is_hung else "exited").inc()

@@ -27,6 +27,7 @@ from trmon.store.repositories.audit import AuditLog
 from trmon.store.repositories.batches import Batches
 from trmon.store.repositories.deliveries import Deliveries, Outbox
 from trmon.store.repositories.events import Events
+from trmon.store.repositories.judging import JudgingProgress
 from trmon.store.repositories.leases import LEASE_SECONDS, Leases
 from trmon.store.repositories.notes import Notes
 from trmon.store.repositories.policies import Adaptations, Policies
@@ -95,6 +96,7 @@ class Store:
         self.moved_rows = MovedRows(reader, writer)
         self.new_messages = NewMessages(reader)
         self.summaries = Summaries(reader, writer)
+        self.judging = JudgingProgress(engines)
         self.run_snapshots = RunSnapshots(reader, names=names)
         self.archives = Archives(reader, writer, names=names, runs=self.runs)
         self.run_log = RunLog(

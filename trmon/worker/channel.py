@@ -16,6 +16,7 @@ from trmon.domain.health.run_summary import RunSummary
 from trmon.domain.identity import BatchKey
 from trmon.domain.ownership import Fences
 from trmon.domain.pipeline.run_update import RunUpdate, RunView
+from trmon.fleet.heartbeats import BEAT_SECONDS, Heartbeat
 from trmon.fleet.views import RunViewCache
 from trmon.worker.pass_changes import PassTally
 
@@ -41,6 +42,11 @@ class CommitResult:
 @dataclass(frozen=True, slots=True)
 class Shutdown:
     """To the worker: finish every run's pending work, then exit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Beat:
+    """From the worker: it makes progress."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +105,7 @@ class ServiceProxy:
     def __init__(self, channel: Channel, view_cache: RunViewCache) -> None:
         self._channel = channel
         self._view_cache = view_cache
+        self.heartbeat = Heartbeat(lambda: channel.send(Beat()))
         self._numbers = count()
         self._unanswered: dict[int, list[Future[None]]] = {}
         self._capacity = BoundedSemaphore(MAX_UNANSWERED)
@@ -117,7 +124,8 @@ class ServiceProxy:
             return []
         futures: list[Future[None]] = [Future() for _ in updates]
         for _ in futures:
-            self._capacity.acquire()
+            while not self._capacity.acquire(timeout=BEAT_SECONDS):
+                self.heartbeat.beat()
         with self._lock:
             number = next(self._numbers)
             self._unanswered[number] = futures

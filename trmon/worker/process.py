@@ -1,31 +1,51 @@
-"""Runs the worker in a child process, restarts it when it exits, and commits its updates in the service."""
+"""Runs the worker in a child process, restarts it when it exits or hangs, and commits its updates in the service."""
 
 from __future__ import annotations
 
 import socket
 import sys
+import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import replace
 from itertools import count
 from threading import Condition, Thread
+from typing import Protocol
 
 import structlog
 
 from trmon.config.settings import Settings
 from trmon.domain.batches.batch import BatchRow
 from trmon.domain.errors import TrmonError
+from trmon.domain.health_check import HUNG_SECONDS
 from trmon.domain.identity import BatchKey
 from trmon.domain.pipeline.run_update import RunView
+from trmon.fleet.changes import PeriodicThread
 from trmon.fleet.summaries import SummarySink
 from trmon.fleet.supervisor import STOP_SECONDS, ChildProcess
 from trmon.store.repositories.run_log import RunLog
-from trmon.worker.channel import Channel, CommitRequest, CommitResult, RoundResult, RunsChanged, Shutdown, SummariesMade
+from trmon.worker.channel import (
+    Beat,
+    Channel,
+    CommitRequest,
+    CommitResult,
+    RoundResult,
+    RunsChanged,
+    Shutdown,
+    SummariesMade,
+)
 from trmon.worker.scheduler import PassObserver, ViewSink
 
 COMMAND = (sys.executable, "-m", "trmon.bootstrap.workers")
 
 log = structlog.get_logger(__name__)
+
+
+class ProcessObserver(PassObserver, Protocol):
+    """Also counts what happens to the process."""
+
+    def worker_ended(self, *, is_hung: bool) -> None:
+        """Count an end that nobody asked for: the worker was killed because it hung, or exited."""
 
 
 class WorkerProcess:
@@ -41,14 +61,19 @@ class WorkerProcess:
         *,
         summaries: SummarySink,
         views: ViewSink,
-        observer: PassObserver,
+        observer: ProcessObserver,
+        hung_seconds: float = HUNG_SECONDS,
     ) -> None:
         self._settings = settings
         self._log = run_log
         self._summaries = summaries
         self._views = views
         self._observer = observer
-        self._child = ChildProcess(COMMAND)
+        self._child = ChildProcess(COMMAND, hung_seconds=hung_seconds)
+        self._beaten_at = time.monotonic()
+        self._is_receiving = False
+        self._hung: ChildProcess | None = None
+        self._watcher = PeriodicThread("worker-watchdog", self._kill_if_hung)
         self._channel: Channel | None = None
         self._changed_runs: set[int] = set()
         self._in_flight: set[Future[None]] = set()
@@ -63,6 +88,7 @@ class WorkerProcess:
         with self._condition:
             self._spawn()
         self._thread.start()
+        self._watcher.start()
 
     def wake(self, run_ids: Iterable[int]) -> None:
         """Schedule a pass over these runs; never blocks for long, may be called from any thread."""
@@ -74,6 +100,11 @@ class WorkerProcess:
     def alive(self) -> bool:
         """Whether the process runs."""
         return self._thread.is_alive() and self._channel is not None
+
+    @property
+    def beat_age_seconds(self) -> float:
+        """How long ago a worker last made progress; before the first beat, how long ago this object was made."""
+        return time.monotonic() - self._beaten_at
 
     def close(self) -> None:
         """Let the worker finish its pending work, then end the process; kill it after 30 s."""
@@ -91,6 +122,17 @@ class WorkerProcess:
             log.error("worker_killed", after_seconds=STOP_SECONDS)
             self._child.kill()
             self._thread.join()
+        self._watcher.close()
+
+    def _kill_if_hung(self) -> None:
+        """Kill a silent worker: its updates in flight are committed, and the next one reads the rest again."""
+        child = self._child
+        # Not under the condition, whose holder may be sending to the worker that hangs. While a message is handled
+        # here, beats wait in the channel.
+        if child.is_hung(is_listening=self._is_receiving) and child is not self._hung:
+            log.error("worker_hung", silent_seconds=child.hung_seconds)
+            self._hung = child
+            child.kill()
 
     def _run(self) -> None:
         while True:
@@ -102,6 +144,7 @@ class WorkerProcess:
             with self._condition:
                 if not self._is_closing:
                     log.error("worker_ended", status=self._child.status)
+                    self._observer.worker_ended(is_hung=self._child is self._hung)
                 self._restart()
                 if self._channel is None:
                     return
@@ -109,7 +152,7 @@ class WorkerProcess:
     def _restart(self) -> None:
         """Start a new process, retrying until it starts; return without one if the service is closing."""
         while self._channel is None and not self._is_closing:
-            if self._condition.wait_for(lambda: self._is_closing, self._child.restart_in_seconds):
+            if self._condition.wait_for(lambda: self._is_closing, self._child.restart_delay.seconds):
                 return
             try:
                 self._spawn()
@@ -119,7 +162,8 @@ class WorkerProcess:
     def _spawn(self) -> None:
         ours, theirs = socket.socketpair()
         with theirs:
-            self._child = ChildProcess([*COMMAND, str(theirs.fileno())], pass_fds=[theirs.fileno()])
+            command, passed = [*COMMAND, str(theirs.fileno())], [theirs.fileno()]
+            self._child = replace(self._child, command=command, pass_fds=passed)
             self._child.start()
         self._channel = Channel(ours.detach())
         _send(self._channel, self._settings)
@@ -131,15 +175,23 @@ class WorkerProcess:
         assert channel is not None
         try:
             while True:
-                self._handle(channel.receive(), channel)
+                self._is_receiving = True
+                message = channel.receive()
+                self._is_receiving = False
+                self._handle(message, channel)
         except (EOFError, OSError):
             with self._condition:
                 self._channel, self._is_worker_waiting = None, False
         finally:
+            self._is_receiving = False
             channel.close()
         self._child.wait()
 
-    def _handle(self, message: CommitRequest | RoundResult | SummariesMade, channel: Channel) -> None:
+    def _handle(self, message: Beat | CommitRequest | RoundResult | SummariesMade, channel: Channel) -> None:
+        if isinstance(message, Beat):
+            self._beaten_at = time.monotonic()
+            self._child.heard()
+            return
         if isinstance(message, CommitRequest):
             self._commit(message, channel)
             return

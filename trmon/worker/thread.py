@@ -76,7 +76,7 @@ class Worker:
         self._log = run_log
         self._scheduler = Scheduler(run_log, writer=writer, watch_config=watch_config, views=views, observer=observer)
         self._observer = observer
-        self.heartbeat = watch_config.heartbeat
+        self._heartbeat = watch_config.heartbeat
         self._ownership = ownership or Ownership()
         self._after_round = after_round
         self._clock = clock
@@ -105,6 +105,11 @@ class Worker:
         """Whether the thread runs."""
         return self._thread.is_alive()
 
+    @property
+    def beat_age_seconds(self) -> float:
+        """How long ago the worker last made progress."""
+        return self._heartbeat.age_seconds
+
     def close(self) -> None:
         """Stop once the scheduled passes are committed, or after 10 s, and every loaded run has a checkpoint."""
         with self._condition:
@@ -118,7 +123,7 @@ class Worker:
         self._after_round()
         while self._wait_for_work():
             started_at = time.monotonic()
-            self.heartbeat.beat()
+            self._heartbeat.beat()
             try:
                 self._run_round()
                 self._after_round()

@@ -16,6 +16,7 @@ from trmon.config.rules import ActiveRules
 from trmon.config.settings import Settings
 from trmon.domain.errors import NotReady
 from trmon.fleet.changes import CommitSignal
+from trmon.fleet.judging import JudgingWatch
 from trmon.fleet.summaries import RunSummaries
 from trmon.fleet.verdicts import RunVerdicts
 from trmon.fleet.views import RunViewCache
@@ -76,6 +77,7 @@ class Components:
     verdicts: RunVerdicts
     readiness: Readiness
     delivery_check: DeliveryCheck
+    judging: JudgingWatch
     what_ifs: Semaphore
 
 

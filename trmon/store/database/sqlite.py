@@ -6,6 +6,7 @@ import fcntl
 import os
 import sqlite3
 import tempfile
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -229,8 +230,7 @@ def exclusive_use(url: str) -> Iterator[None]:
         return
     file = sqlite_file_of(url)
     make_database_folder(file)
-    # Not the database file itself: on NFS this lock and those of SQLite would conflict.
-    lock = file.with_name(f"{file.name}.lock")
+    lock = _lock_file_of(file)
     try:
         held = os.open(lock, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
     except OSError as error:
@@ -240,9 +240,33 @@ def exclusive_use(url: str) -> Iterator[None]:
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise NotReady(f"a service uses {file}; stop it, or choose another --data-dir") from error
+        record_beat(file, at=time.time())
         yield
     finally:
         os.close(held)
+
+
+def _lock_file_of(file: Path) -> Path:
+    """Return the lock of a database; not the database file itself: on NFS this lock and those of SQLite conflict."""
+    return file.with_name(f"{file.name}.lock")
+
+
+def record_beat(file: Path, *, at: float) -> None:
+    """Record when the service that uses a file made progress, as the time of its lock: without a write to its disk."""
+    with suppress(OSError):
+        os.utime(_lock_file_of(file), (at, at))
+
+
+def beaten_at(file: Path) -> float | None:
+    """Return when the service that uses a file last made progress; None if none uses it."""
+    try:
+        with _lock_file_of(file).open("rb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return _lock_file_of(file).stat().st_mtime
+    except OSError:
+        return None
+    return None
 
 
 PROBE_BYTES = 1 << 18

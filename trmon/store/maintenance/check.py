@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -9,10 +10,11 @@ from typing import Any
 from sqlalchemy import Connection, Select, Table, func, inspect, select
 
 from trmon.domain.errors import Damaged, NotReady
-from trmon.domain.health_check import HealthCheckResult, failing_result, healthy_result, warning_result
+from trmon.domain.health_check import HUNG_SECONDS, HealthCheckResult, failing_result, healthy_result, warning_result
 from trmon.domain.ownership import SLOTS
 from trmon.store import migrations
 from trmon.store.database.engines import Engines
+from trmon.store.repositories.judging import JudgingProgress
 from trmon.store.repositories.leases import lease_holders
 from trmon.store.rows import messages
 from trmon.store.rows.messages import newer_rows_query
@@ -78,6 +80,8 @@ def _scans(plan: str) -> bool:
 SKEW_SECONDS = 1.0
 BAD_SKEW_SECONDS = 30.0
 READ_AT_ONCE = 100
+BEHIND_SECONDS = 300.0
+"""Longer than batches wait for missing reports, by default; deploy/prometheus/rules has the same limit."""
 
 
 def check_database(engines: Engines) -> Iterator[HealthCheckResult]:
@@ -94,7 +98,8 @@ def check_database(engines: Engines) -> Iterator[HealthCheckResult]:
             yield _clock(connection)
             yield _connections(connection)
             yield _leases(connection)
-        else:
+        yield _judging(JudgingProgress(engines))
+        if not engines.is_shared:
             integrity = _integrity(connection)
             yield integrity
             if not integrity.advice:
@@ -179,6 +184,21 @@ def _leases(connection: Connection) -> HealthCheckResult:
         advice = "check again in a moment; if this persists, read the workers' logs"
         return warning_result("leases", f"{n_free} of {SLOTS} slots have no worker ({shares})", advice=advice)
     return healthy_result("leases", f"{len(held)} workers share {SLOTS} slots ({shares})")
+
+
+def _judging(progress: JudgingProgress) -> HealthCheckResult:
+    age_seconds = progress.beat_age_seconds()
+    behind_seconds = time.time() - progress.oldest_unprocessed_at()
+    waits = f"the oldest report waits for {behind_seconds:.0f} s" if behind_seconds > 0 else "no report waits"
+    if age_seconds is None:
+        return healthy_result("judging", f"no service uses this file; {waits}")
+    if age_seconds > HUNG_SECONDS:
+        found = "there is no worker" if age_seconds == math.inf else f"no worker beats for {age_seconds:.0f} s"
+        return failing_result("judging", f"{found}; {waits}", advice="read the worker's log; restart it if it hangs")
+    if behind_seconds > BEHIND_SECONDS:
+        advice = "a long import, or a run whose passes fail: look for run_pass_failed in the log"
+        return warning_result("judging", waits, advice=advice)
+    return healthy_result("judging", f"a worker made progress {age_seconds:.0f} s ago; {waits}")
 
 
 def _integrity(connection: Connection) -> HealthCheckResult:
