@@ -30,7 +30,7 @@ from trmon_client.core import wire
 
 StoredMessage: TypeAlias = AnyReport | AnyNotice
 _Message = TypeVar("_Message", AnyReport, AnyNotice)
-QUANTUM = 32
+QUANTUM = 40
 """How many messages of a kind one pass over a run reads: the messages of other runs wait no longer than these take."""
 CHECK_SECONDS = 5.0
 """How often the store is queried while two trainers report; each sends a heartbeat every 30 s."""
