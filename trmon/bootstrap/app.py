@@ -31,7 +31,7 @@ from trmon.api.http import problems
 from trmon.api.http.answers import answer_schemas
 from trmon.api.http.body import BodyMiddleware
 from trmon.api.http.components import Components
-from trmon.api.http.connections import LimitedProtocol
+from trmon.api.http.connections import LimitedProtocol, OpenConnections
 from trmon.api.http.gateway import Gateway, GetCompression
 from trmon.api.http.parameters import UNREAD_PARAMETERS, check_query
 from trmon.api.http.rate_limit import RateLimit
@@ -181,6 +181,7 @@ class Server(uvicorn.Server):
         url: str,
         protocol: type[LimitedProtocol] = LimitedProtocol,
         send_beat: Callable[[], None] = lambda: None,
+        max_connections: int | None = None,
     ) -> None:
         super().__init__(
             uvicorn.Config(
@@ -196,6 +197,7 @@ class Server(uvicorn.Server):
                 timeout_graceful_shutdown=GRACE_SECONDS,
             )
         )
+        self.server_state = OpenConnections(max_connections)
         self._app = app
         self._url = url
         self._send_beat = send_beat

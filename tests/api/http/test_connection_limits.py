@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import socket
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from pathlib import Path
 
 import httpx
 import pytest
@@ -19,6 +22,7 @@ POST = b"POST /api/v1/tokens HTTP/1.1\r\nhost: localhost\r\n"
 OK = b"HTTP/1.1 200 OK\r\n"
 TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\n"
 TIMEOUT = b"HTTP/1.1 408 Request Timeout\r\n"
+TOO_MANY = b"HTTP/1.1 503 Service Unavailable\r\n"
 
 Connect = Callable[[ThreadedService], socket.socket]
 
@@ -296,3 +300,56 @@ def test_the_limits_of_a_real_service(service: ThreadedService, connect: Connect
     assert all_of(lines[1]).startswith(TIMEOUT)
     assert all_of(lines[2]).startswith(TIMEOUT)
     assert time.monotonic() - began < 60
+
+
+MOST = 16
+
+
+@pytest.fixture
+def crowded(tmp_path: Path) -> Iterator[ThreadedService]:
+    """A service for few connections."""
+    service = ThreadedService(tmp_path, max_connections=MOST)
+    yield service
+    service.stop()
+
+
+@pytest.mark.parametrize("head", [GET + b"x: ", POST + b"content-length: 100000\r\n\r\n["], ids=["headers", "bodies"])
+def test_slow_clients_make_room_for_each_other_and_not_one_is_in_the_way_of_another(
+    crowded: ThreadedService, connect: Connect, head: bytes
+) -> None:
+    slow = [connect(crowded) for _ in range(MOST)]
+    for line in slow:
+        line.sendall(head)
+    for _ in range(2 * MOST):
+        line = connect(crowded)
+        line.sendall(GET + b"\r\n")
+        assert answer_of(line).startswith(OK)
+    assert all_of(slow[0]).startswith(TOO_MANY)
+
+
+def test_a_body_that_brings_more_is_not_closed_for_those_that_bring_nothing(
+    crowded: ThreadedService, connect: Connect
+) -> None:
+    body = b'{"name": "ana", "scopes": ["read"]}'
+    uploading = connect(crowded)
+    uploading.sendall(POST + b"content-type: application/json\r\ncontent-length: 32803\r\n\r\n")
+    pieces = [body + b" " * (8192 - len(body)), *[b" " * 8192] * 3, b" " * 35]
+    for piece in pieces:
+        uploading.sendall(piece)
+        for line in [connect(crowded) for _ in range(MOST // 2)]:
+            line.sendall(GET)
+            received_within(line, seconds=0.01)
+    received, _ = received_within(uploading, seconds=5)
+    assert received.startswith(b"HTTP/1.1 201 Created\r\n"), received
+
+
+def test_the_process_gets_the_descriptors_that_its_connections_need() -> None:
+    code = """if True:
+        import resource
+        _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
+        from trmon.api.http.connections import OpenConnections
+        OpenConnections()
+        print(min(hard, 4096 + 256) <= resource.getrlimit(resource.RLIMIT_NOFILE)[0])"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "True\n"

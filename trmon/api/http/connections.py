@@ -1,12 +1,15 @@
-"""Uvicorn's connections: limits on bytes of headers and on time without progress; head and body leave in one packet."""
+"""Uvicorn's connections: limits on number, bytes of headers and time without progress; answers leave in one packet."""
 
 from __future__ import annotations
 
 import asyncio
+import resource
 from http import HTTPStatus
 from typing import Any, cast
 
+import structlog
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.server import ServerState
 
 from trmon.api.http.browser_security import HEADERS
 from trmon.api.http.problems import problem_details
@@ -61,6 +64,64 @@ LATE_SECONDS = 1.0
 """A check that is this late was delayed by the service itself."""
 
 
+MAX_CONNECTIONS = 4096
+RESERVED_DESCRIPTORS = 256
+"""For the database, receivers and files."""
+PROGRESS_BYTES = 4 << 10
+"""A body that brings as much has made progress."""
+LOG_SECONDS = 60.0
+
+log = structlog.get_logger(__name__)
+
+
+class OpenConnections(ServerState):
+    """The connections of a server, as many as the process has descriptors for.
+
+    Where one too many is opened, that client's is closed which has let the service wait for longest: slow clients make
+    room for each other, while one that sends its request at once is answered.
+    """
+
+    def __init__(self, most: int | None = None) -> None:
+        """Args: most: connections at a time; by default, from the limit of the process, which is raised."""
+        super().__init__()
+        self._most = _affordable_connections() if most is None else most
+        self._waited_for: dict[LimitedProtocol, None] = {}
+        """The connections whose next step is their client's, the one without progress for longest first."""
+        self._n_closed = 0
+        self._logged_at = float("-inf")
+
+    def wait_for(self, connection: LimitedProtocol) -> None:
+        """Record that the next step is the client's, or that it has made progress."""
+        self._waited_for.pop(connection, None)
+        self._waited_for[connection] = None
+
+    def serve(self, connection: LimitedProtocol) -> None:
+        """Record that the next step is the service's, or that the connection is closed."""
+        self._waited_for.pop(connection, None)
+
+    def make_room(self, now: float) -> None:
+        """Close a connection if there are too many. Args: now: of the event loop's clock, in seconds."""
+        if len(self.connections) <= self._most:
+            return
+        slowest = next((one for one in self._waited_for if one.may_be_closed()), None)
+        if slowest is not None:
+            self.serve(slowest)
+            slowest.close_for_others()
+        self._n_closed += 1
+        if now - self._logged_at >= LOG_SECONDS:
+            log.warning("too_many_connections", most=self._most, closed=self._n_closed)
+            self._n_closed, self._logged_at = 0, now
+
+
+def _affordable_connections() -> int:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MAX_CONNECTIONS + RESERVED_DESCRIPTORS
+    if soft < wanted:
+        soft = min(wanted, hard) if hard != resource.RLIM_INFINITY else wanted
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    return max(min(MAX_CONNECTIONS, soft - RESERVED_DESCRIPTORS), 64)
+
+
 class HeadersTooLargeError(Exception):
     """Stops the parser at the end of headers that are too large."""
 
@@ -78,16 +139,21 @@ class LimitedProtocol(CoalescingProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Start to check the client's progress."""
         super().connection_made(transport)
+        self._open_connections = cast(OpenConnections, self.server_state)
+        self._open_connections.wait_for(self)
         self._unparsed_bytes = 0
         """Bytes since the last end of headers, piece of a body or end of a request."""
         self._in_body = False
         self._body_bytes = 0
+        self._progress_bytes = 0
         self._since = self._check_at = self.loop.time()
         self._check_progress()
+        self._open_connections.make_room(self._since)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop checking."""
         self._timer.cancel()
+        self._open_connections.serve(self)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -120,23 +186,42 @@ class LimitedProtocol(CoalescingProtocol):
         self.headers = []
         self._unparsed_bytes = self._body_bytes = 0
         self._in_body, self._since = True, self.loop.time()
+        self._open_connections.wait_for(self)
 
     def on_body(self, body: bytes) -> None:
         """Count a piece of the body as progress."""
         self._unparsed_bytes = 0
         self._body_bytes += len(body)
+        self._progress_bytes += len(body)
+        if self._progress_bytes >= PROGRESS_BYTES:
+            self._progress_bytes = 0
+            self._open_connections.wait_for(self)
         super().on_body(body)
 
     def on_message_complete(self) -> None:
         """End the request."""
         self._unparsed_bytes = 0
         self._in_body, self._since = False, self.loop.time()
+        self._open_connections.serve(self)
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
         """Count the time of the next request from now on."""
         self._since = self.loop.time()
+        self._open_connections.wait_for(self)
         super().on_response_complete()
+
+    def may_be_closed(self) -> bool:
+        """Return whether the next step is the client's."""
+        return not self._waits_for_service(late_seconds=0.0)
+
+    def close_for_others(self) -> None:
+        """Close the connection, which others need; a request that has begun is answered with 503."""
+        if self._in_body or self._unparsed_bytes:
+            detail = "the service has more connections than it can hold, and others sent sooner; send again"
+            self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, "too-many-connections", detail=detail)
+        else:
+            self.transport.close()
 
     def _head_bytes(self) -> int:
         return len(self.url) + sum(len(name) + len(value) + len(b": \r\n") for name, value in self.headers)
