@@ -137,6 +137,16 @@ def test_what_is_damaged_or_refused_in_a_spool_is_counted(shared_service: Thread
     assert (sent.exit_code, sent.stdout) == (1, "1 damaged, 1 invalid, 1 stored\n")
 
 
+def test_a_segment_that_may_not_be_read_does_not_keep_the_others_from_being_sent(
+    shared_service: ThreadedService, tmp_path: Path
+) -> None:
+    spooled(tmp_path / "spool" / "two", report(project="math", run="third"))
+    (tmp_path / "spool" / "one" / "00000001.seg").mkdir(parents=True)  # no one may read a folder
+    sent = run_here("ingest", tmp_path / "spool", "--url", shared_service.url)
+    assert (sent.exit_code, sent.stdout) == (1, "1 stored, 1 unreadable\n")
+    assert "00000001.seg: Is a directory" in sent.stderr
+
+
 def test_a_spool_needs_a_service_and_segments(tmp_path: Path) -> None:
     empty = run_here("ingest", tmp_path, "--url", "http://127.0.0.1:9")
     assert (empty.exit_code, "no segments" in empty.stderr) == (1, True)

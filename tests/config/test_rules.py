@@ -36,6 +36,13 @@ def test_without_a_file_the_builtin_rules_are_active() -> None:
     assert rules() is builtin_rules()
 
 
+def test_a_file_too_long_to_parse_beside_the_service_is_refused_unread(tmp_path: Path) -> None:
+    file = tmp_path / "rules.yaml"
+    file.write_text("- {name: mask_rate, disabled: true}\n" * 400_000)
+    with pytest.raises(InvalidInput, match="is longer than 256 KiB"):
+        ActiveRules(file)
+
+
 def test_a_changed_file_is_reloaded_and_an_error_keeps_the_old_rules(tmp_path: Path) -> None:
     file = tmp_path / "rules.yaml"
     file.write_text("[]")

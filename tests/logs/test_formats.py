@@ -285,6 +285,13 @@ def test_a_compressed_log_is_read(suffix: str, compressed: Callable[[bytes], byt
         rows_of(path)
 
 
+def test_a_compressed_log_of_nearly_nothing_is_refused_and_leaves_no_copy(tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl.zst"
+    path.write_bytes(zstandard.compress(b'{"step": 1, "loss": 0.5}\n' + b" " * (257 << 20)))
+    with pytest.raises(InvalidInput, match=r"log\.jsonl\.zst: cannot be unpacked: it expands to over 256 MiB"):
+        rows_of(path)
+
+
 @pytest.mark.parametrize(
     ("data", "found"),
     [

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from trmon.cli.command import plain_errors
+from trmon.cli.command import echo_error, plain_errors
 from trmon.cli.running_service import ReportUploader, bundled, uploader_to
 from trmon.domain.errors import InvalidInput
 from trmon_client.core.wire.segments import SUFFIX, SegmentError, scan_segment
@@ -30,12 +30,17 @@ def segments_in(directory: Path) -> list[Path]:
 def send_segment(segment: Path, uploader: ReportUploader) -> Counter[str]:
     """Send one segment, whose file is kept, and return the counts of its messages by outcome, damaged ones too.
 
+    A file that cannot be read counts as one.
+
     Errors: ServiceError.
     """
     try:
         found = scan_segment(segment.read_bytes())
     except SegmentError:
         return Counter(damaged=1)
+    except OSError as error:
+        echo_error(f"trmon: {segment}: {error.strerror}")
+        return Counter(unreadable=1)
     counts = Counter(damaged=found.n_damaged + bool(found.torn_bytes))
     for bundle in bundled(found.messages):
         counts.update(ack.status for ack in uploader.post(bundle).acks)
@@ -53,5 +58,5 @@ def ingest(
             for segment in segments_in(directory):
                 counts += send_segment(segment, uploader)
         typer.echo(", ".join(f"{n} {status}" for status, n in sorted(counts.items())) or "nothing to send")
-        if counts["invalid"] or counts["conflict"] or counts["damaged"]:
+        if counts["invalid"] or counts["conflict"] or counts["damaged"] or counts["unreadable"]:
             raise typer.Exit(1)

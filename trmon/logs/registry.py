@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import lzma
-import shutil
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -51,6 +50,10 @@ COMPRESSED: Mapping[bytes, Callable[[Path], Any]] = {
     b"\x28\xb5\x2f\xfd": lambda path: zstandard.open(path, "rb"),
 }
 """The first bytes of compressed files, and how to open one."""
+MAX_RATIO = 256
+"""Maximum size of an unpacked log over that of the file: logs reach 100, spaces 1,000 and more."""
+FREE_BYTES = 256 << 20
+"""Up to this size a log may have any ratio."""
 BROKEN_COMPRESSION = (EOFError, OSError, lzma.LZMAError, zlib.error, zstandard.ZstdError)
 NOT_READ: Mapping[bytes, str] = {
     b"%PDF": "a PDF; export its numbers as CSV",
@@ -123,13 +126,25 @@ def _read_compressed(path: Path, *, opened: Callable[[Path], BinaryIO]) -> Itera
         copy = Path(folder, path.stem)
         try:
             with opened(path) as packed, copy.open("wb") as file:
-                shutil.copyfileobj(packed, file)
+                _unpack(packed, file, most_bytes=max(FREE_BYTES, MAX_RATIO * path.stat().st_size))
         except BROKEN_COMPRESSION as error:
             raise InvalidInput(str(path), f"cannot be unpacked: {error}") from error
         try:
             yield from format_of(copy).read(copy)
         except InvalidInput as error:
             raise InvalidInput(str(path), error.message) from error
+
+
+def _unpack(packed: BinaryIO, file: BinaryIO, *, most_bytes: int) -> None:
+    """Copy what is packed. Errors: OSError if it is longer than that."""
+    n_bytes = 0
+    while piece := packed.read(1 << 20):
+        n_bytes += len(piece)
+        if n_bytes > most_bytes:
+            raise OSError(
+                f"it expands to over {most_bytes >> 20} MiB, over {MAX_RATIO} times its size; unpack it first"
+            )
+        file.write(piece)
 
 
 def holds_log(path: Path) -> bool:

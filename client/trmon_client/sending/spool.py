@@ -302,9 +302,11 @@ class Spool:
         except (OSError, SegmentError) as error:
             if isinstance(error, OSError) and error.errno in EXHAUSTED:
                 raise
+            # What this process may not read, or a disk does not give, another one may: it is not deleted.
             is_foreign = isinstance(error, SegmentError) and data.startswith(HEADER[:-1])
-            self._losses.count(LossReason.UNREAD if is_foreign else LossReason.DAMAGED, max(1, segment.n_messages))
-            self._drop_segment(keep=is_foreign)
+            keep = is_foreign or (isinstance(error, OSError) and not isinstance(error, FileNotFoundError))
+            self._losses.count(LossReason.UNREAD if keep else LossReason.DAMAGED, max(1, segment.n_messages))
+            self._drop_segment(keep=keep)
             return
         self._is_loaded = True
         self._reading.extend(found.messages)

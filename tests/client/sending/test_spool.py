@@ -179,6 +179,23 @@ def test_a_segment_of_another_version_stays_on_disk(tmp_path: Path, spool: MakeS
     assert path.exists()
 
 
+def test_a_segment_that_may_not_be_read_stays_on_disk_and_does_not_stop_the_others(
+    tmp_path: Path, spool: MakeSpool
+) -> None:
+    for name in ("first", "second"):
+        spool(name, holds=1).close()
+    unreadable = tmp_path / "first" / "00000001.seg"
+    unreadable.unlink()
+    unreadable.mkdir()  # root may read every file, but no one may read a folder
+    losses = LossCounter()
+    adopter = spool("adopter", losses=losses)
+    adopter.adopt()
+    assert drained(adopter) == numbered(1)
+    assert losses.snapshot() == {"unread": 1}
+    adopter.close()
+    assert unreadable.exists()
+
+
 def test_only_damaged_records_are_lost_and_counted(tmp_path: Path, spool: MakeSpool) -> None:
     queue = spool(holds=3)
     queue.close()

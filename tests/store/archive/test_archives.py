@@ -272,6 +272,25 @@ def test_a_flipped_bit_is_detected(other: Store, root: Path) -> None:
     assert run_names(other) == ["code/ppo"]
 
 
+ROWS = 40
+
+
+def test_a_small_file_of_many_large_rows_is_refused_and_leaves_nothing(other: Store, root: Path) -> None:
+    [file] = root.glob("table=reports/run=grpo/part-*.parquet")
+    table = pq.read_table(file, partitioning=None)
+    payload = pa.DictionaryArray.from_arrays(pa.array([0] * ROWS, pa.int32()), pa.array([bytes(8 << 20)], pa.binary()))
+    repeated = pa.concat_tables([table.slice(0, 1)] * ROWS)
+    for name, values in {"payload": payload, "id": pa.array(range(ROWS)), "step": pa.array(range(ROWS))}.items():
+        repeated = repeated.set_column(repeated.column_names.index(name), name, values)
+    pq.write_table(repeated, file, compression="zstd", store_schema=False)
+    described = json.loads((root / "manifest.json").read_text())
+    described["rows"]["reports"] += ROWS - table.num_rows
+    (root / "manifest.json").write_text(json.dumps(described))
+    with pytest.raises(InvalidInput, match=r"part-0\.parquet expands to over 256 MiB, over 256 times its size"):
+        list(other.archives.import_project(root))
+    assert run_names(other) == ["code/ppo"]
+
+
 @pytest.mark.parametrize("table", ["runs", "sequences"], ids=["read by an import", "for queries only"])
 def test_an_archive_with_missing_files_is_refused(other: Store, root: Path, table: str) -> None:
     [file] = (root / f"table={table}" / "run=grpo").iterdir()

@@ -20,6 +20,10 @@ GROUP_ROWS = 65_536
 GROUP_BYTES = 32 << 20
 PART_GROUPS = 128
 """Maximum row groups per file: the writer keeps their index in memory."""
+MAX_RATIO = 256
+"""Maximum size of a file's rows over that of the file: payloads are compressed already, columns reach 30."""
+FREE_BYTES = 256 << 20
+"""Up to this size its rows may have any ratio."""
 PIECE_ROWS = 256
 PIECE_REPORTS = 16
 """Maximum reports in memory: a payload can be several megabytes."""
@@ -99,8 +103,14 @@ def read_table(
     Errors: InvalidInput naming the file.
     """
     for file in _files(root, table, run=run):
+        most_bytes, n_bytes = max(FREE_BYTES, MAX_RATIO * file.stat().st_size), 0
         with _open(file) as parquet:
-            yield from parquet.iter_batches(n_rows, columns=columns)
+            for piece in parquet.iter_batches(n_rows, columns=columns):
+                n_bytes += piece.nbytes
+                if n_bytes > most_bytes:
+                    said = f"expands to over {most_bytes >> 20} MiB, over {MAX_RATIO} times its size"
+                    raise InvalidInput("DIR", f"{file} {said}; `trmon export` writes no such file")
+                yield piece
 
 
 def check_row_counts(root: Path, manifest: Manifest) -> None:
