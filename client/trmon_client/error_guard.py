@@ -24,7 +24,7 @@ class LossReason(str, Enum):
     DAMAGED = "damaged"
     """A spooled record was torn or failed its checksum."""
     UNREAD = "unread"
-    """A spooled segment has another format version or may not be read; it stays on disk for a client that can read it."""
+    """A spooled segment has another version or may not be read; it stays on disk for a client that can read it."""
     REFUSED = "refused"
     """The service rejected the message as invalid."""
     CONFLICT = "conflict"
