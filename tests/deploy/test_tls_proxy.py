@@ -133,6 +133,13 @@ def proxied(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         service.stop()
 
 
+@pytest.mark.parametrize("proxied", PROXIES[:1], indirect=True)
+def test_browsers_are_told_to_use_tls_only(proxied: Proxied) -> None:
+    with proxied.client() as client:
+        for answer in (client.get("/"), client.get("/no/such/page"), client.post("/", content=b"x")):
+            assert answer.headers.get_list("Strict-Transport-Security") == ["max-age=31536000"]
+
+
 def _is_up(proxied: Proxied, process: subprocess.Popen[bytes], log: Path) -> bool:
     assert process.poll() is None, log.read_text()
     with suppress(httpx.TransportError), proxied.client() as client:

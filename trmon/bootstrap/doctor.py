@@ -16,7 +16,7 @@ from trmon.domain.health_check import HealthCheckResult, failing_result, healthy
 from trmon.notify.registry import ADVICE, DeliveryCheck
 from trmon.store import Store
 from trmon.store.database.engines import is_shared
-from trmon.store.database.sqlite import sqlite_file_of
+from trmon.store.database.sqlite import explaining_damage, sqlite_file_of
 
 LATE_SECONDS = 86_400.0
 """How much longer than `TRMON_LAKE_AFTER_SECONDS` an attempt may wait before that is worth a warning."""
@@ -71,14 +71,15 @@ def check_installation(settings: Settings, *, variables: Iterable[str] = ()) -> 
         yield failing_result("database", str(error), advice="fix this first; no other check can run")
         return
     try:
-        found = list(store.examine())
-        yield from found
-        if store.folder is not None:
-            yield _disk(store.folder)
-        if not any(one.name == "schema" and one.advice for one in found):
-            yield _bind(settings, store)
-            if (lake := check_lake(settings, store)) is not None:
-                yield lake
+        with explaining_damage(settings.store_url):
+            found = list(store.examine())
+            yield from found
+            if store.folder is not None:
+                yield _disk(store.folder)
+            if not any(one.name == "schema" and one.advice for one in found):
+                yield _bind(settings, store)
+                if (lake := check_lake(settings, store)) is not None:
+                    yield lake
     except NotReady as error:
         yield failing_result("database", str(error), advice="fix this first")
     finally:

@@ -38,7 +38,7 @@ from trmon.metrics.counters import Counters
 from trmon.metrics.exposition import Exposition
 from trmon.notify.registry import DeliveryCheck
 from trmon.store import ProcessRole, Store
-from trmon.store.database.sqlite import exclusive_use
+from trmon.store.database.sqlite import exclusive_use, explaining_damage
 from trmon.store.redis import SharedBuckets
 from trmon.store.repositories.events import StoredEvent
 from trmon.store.writing.group_commit import CommittedGroup
@@ -84,8 +84,9 @@ def _open_store(settings: Settings, file_lock: ExitStack) -> Store:
     file_lock.enter_context(exclusive_use(settings.store_url))
     store = Store.open(settings.store_url, role=role, lake_url=settings.lake_url)
     try:
-        store.migrate()
-        check_bind(settings, store.tokens)
+        with explaining_damage(settings.store_url):
+            store.migrate()
+            check_bind(settings, store.tokens)
     except NotReady:
         store.close()
         raise

@@ -13,7 +13,10 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from itertools import chain, repeat
 from threading import Event, Thread
+
+import structlog
 
 from trmon.bootstrap import background_services
 from trmon.bootstrap.background_services import (
@@ -28,7 +31,7 @@ from trmon.bootstrap.background_services import (
 from trmon.config import logs
 from trmon.config.rules import active_rules_of
 from trmon.config.settings import Settings
-from trmon.domain.errors import NotReady
+from trmon.domain.errors import DatabaseAway, NotReady
 from trmon.domain.ownership import Ownership
 from trmon.domain.pipeline.run_update import EDIT
 from trmon.fleet.changes import EventFollower, PeriodicThread, ReportPoller
@@ -37,29 +40,33 @@ from trmon.fleet.leases import LeaseManager
 from trmon.fleet.views import RunViewCache, ViewSync
 from trmon.metrics.counters import Counters
 from trmon.store import ProcessRole, Store
+from trmon.store.database.engines import is_shared
 from trmon.store.redis import CommitNotice
 from trmon.store.repositories.events import StoredEvent
 from trmon.worker.channel import Channel, CommitResult, RunsChanged, ServiceProxy, Shutdown
 from trmon.worker.thread import Worker
 
+RETRY_SECONDS = (1.0, 2.0, 4.0, 8.0, 15.0)
+"""The waits for a database that is away at the start; the last one is repeated."""
+log = structlog.get_logger(__name__)
 NICENESS = 5
 """Where cores are scarce the service goes first: trainers wait for acknowledgements, not for signals."""
 
 
 @contextmanager
 def running_worker(
-    settings: Settings, *, counters: Counters, send_beat: Callable[[], object] = lambda: None
+    settings: Settings, *, counters: Counters, ending: Event, send_beat: Callable[[], object] = lambda: None
 ) -> Iterator[BackgroundServices]:
     """Run a worker until the block ends; then write its checkpoints and release its leases. Errors: NotReady.
 
-    Args: send_beat: tells the supervisor that the worker makes progress.
+    Args: ending: ends the wait for a database that is away; send_beat: tells the supervisor that the worker makes
+    progress.
     """
     with ExitStack() as stack:
-        store = Store.open(settings.store_url, lake_url=settings.lake_url)
-        stack.callback(store.close)
-        if not store.is_shared:
+        if not is_shared(settings.store_url):
             raise NotReady("`trmon serve` evaluates the runs of a SQLite file itself; workers need PostgreSQL")
-        store.migrate()
+        store = _opened_store(settings, ending, send_beat)
+        stack.callback(store.close)
         rules, view_cache = active_rules_of(settings), RunViewCache(idle_after_seconds=settings.idle_after_seconds)
         heartbeat = Heartbeat(send_beat)
         leases = store.leases(holder_name(), lease_seconds=settings.lease_seconds)
@@ -91,6 +98,26 @@ def running_worker(
                 part.start()
                 stack.callback(part.close)
         yield services
+
+
+def _opened_store(settings: Settings, ending: Event, send_beat: Callable[[], object]) -> Store:
+    """Return the migrated store once its server answers. Errors: NotReady; DatabaseAway if the worker is to end."""
+    waits = chain(RETRY_SECONDS, repeat(RETRY_SECONDS[-1]))
+    while True:
+        try:
+            store = Store.open(settings.store_url, lake_url=settings.lake_url)
+            try:
+                store.migrate()
+            except BaseException:
+                store.close()
+                raise
+            return store
+        except DatabaseAway as error:
+            retry_seconds = next(waits)
+            send_beat()
+            log.warning("database_away", error=str(error), retry_seconds=retry_seconds)
+            if ending.wait(retry_seconds):
+                raise
 
 
 def holder_name() -> str:

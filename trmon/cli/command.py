@@ -99,13 +99,13 @@ def plain_errors() -> Iterator[None]:
     """Turn expected errors into one line on stderr and exit status 1, without a traceback."""
     try:
         yield
+    except TrmonError as error:
+        echo_error(f"trmon: {error}")
+        sys.exit(1)
     except ValueError as error:
         if not _echo_wrong_settings(error):
             raise
         sys.exit(2)
-    except TrmonError as error:
-        echo_error(f"trmon: {error}")
-        sys.exit(1)
     except OSError as error:
         if isinstance(error, BrokenPipeError):
             raise

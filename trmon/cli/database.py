@@ -6,7 +6,7 @@ import os
 import pwd
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Annotated
@@ -19,7 +19,7 @@ from trmon.domain.access import EVERYTHING, Access, AuditAction
 from trmon.domain.identity import checked_name
 from trmon.store import Store
 from trmon.store.database.engines import is_shared
-from trmon.store.database.sqlite import check_file_exists, exclusive_use, sqlite_file_of
+from trmon.store.database.sqlite import check_file_exists, exclusive_use, explaining_damage, sqlite_file_of
 from trmon.store.maintenance.backup import back_up
 from trmon.store.maintenance.restore import RestoredState, prepare_restored
 from trmon.store.maintenance.restore import restore_backup as put_back
@@ -38,22 +38,20 @@ def operator() -> Access:
 def open_store(data_dir: Path | None, *, making: bool = False) -> Iterator[Store]:
     """Open the database for one command: as it is or, with `making`, created and migrated to this version.
 
-    Errors: NotReady if it does not exist or has another schema, or if it must be migrated while a service uses it.
+    Errors: NotReady if it does not exist, is damaged or has another schema, or if it must be migrated while a service
+    uses it.
     """
     settings = read_settings(data_dir=data_dir)
     url = settings.store_url
     if not making and not is_shared(url):
         check_file_exists(sqlite_file_of(url))
-    store = Store.open(url, lake_url=settings.lake_url)
-    try:
+    with explaining_damage(url), closing(Store.open(url, lake_url=settings.lake_url)) as store:
         if making:
             with exclusive_use(url) if store.is_older else nullcontext():
                 store.migrate()
         else:
             store.check()
         yield store
-    finally:
-        store.close()
 
 
 def migrate(

@@ -97,7 +97,8 @@ def worker(
         background_services.tune_memory()
         counters = Counters()
         show_health = serve_metrics(counters, host=settings.host, port=metrics_port)
-        with running_worker(settings, counters=counters, send_beat=_beat_sender(heartbeat_fd)) as services:
+        send_beat = _beat_sender(heartbeat_fd)
+        with running_worker(settings, counters=counters, ending=ending, send_beat=send_beat) as services:
             show_health(services.check)
             typer.echo("trmon_worker=watching")
             ending.wait()

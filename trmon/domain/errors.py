@@ -10,10 +10,11 @@ TrmonError
 ├── QuotaExceeded         the project has reached the limit of its stored runs or bytes
 ├── TooLarge              the body exceeds the limit, before or after decompression
 ├── UnsupportedMedia      a content type or encoding that the service does not support
-├── Damaged               a stored report or notice cannot be decoded
+├── Damaged               a stored report, notice or row cannot be decoded
 ├── Fenced                another worker owns the run now
 ├── Overloaded            the service is overloaded; says when to retry
 └── NotReady              the service is starting or shutting down
+    ├── DatabaseAway      the server of the database cannot be reached now
     └── LakeUnavailable   the run was moved to a lake that cannot be read now
 """
 
@@ -73,8 +74,8 @@ class UnsupportedMedia(TrmonError):
     """A content type or encoding that the service does not support."""
 
 
-class Damaged(TrmonError):
-    """A stored report or notice cannot be decoded; it is quarantined, since a retry would fail again."""
+class Damaged(TrmonError, ValueError):
+    """A stored report, notice or row cannot be decoded; it is quarantined, since a retry would fail again."""
 
 
 class Fenced(TrmonError):
@@ -91,6 +92,10 @@ class Overloaded(TrmonError):
 
 class NotReady(TrmonError):
     """The service is starting or shutting down, or a part that the request needs is not available."""
+
+
+class DatabaseAway(NotReady):
+    """The server of the database cannot be reached now, or is starting; a retry may succeed."""
 
 
 class LakeUnavailable(NotReady):

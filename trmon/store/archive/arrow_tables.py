@@ -28,7 +28,7 @@ from trmon.domain.errors import Damaged
 from trmon.store.rows import messages
 from trmon.store.rows.batches import BATCH_MAPPING, KEY_MAPPING, NameDictionary, Names
 from trmon.store.schema import tables
-from trmon.store.schema.column_types import JsonColumn
+from trmon.store.schema.column_types import UNREADABLE, JsonColumn
 from trmon_client.core.column_schema import COLUMNS, N_BINS, PAIRS
 from trmon_client.core.columns import Columns
 from trmon_client.core.wire import unpack_bits
@@ -74,11 +74,14 @@ class ArchivedTable:
         return rows.where(self.table.c.attempt_id.in_(attempts))
 
     def to_arrow(self, rows: Rows) -> Any:
-        """Return rows as a record batch."""
+        """Return rows as a record batch. Errors: Damaged."""
         documents = [column.name for column in self.columns if isinstance(column.type, JsonColumn)]
         rows = self._without_secrets(rows)
         encoded = [{**row, **{name: _text(row[name]) for name in documents}} for row in rows]
-        return pa.RecordBatch.from_pylist(encoded, schema=self.schema)
+        try:
+            return pa.RecordBatch.from_pylist(encoded, schema=self.schema)
+        except (pa.ArrowException, *UNREADABLE) as error:
+            raise Damaged(f"a stored row of {self.table.name} is damaged: {error}") from error
 
     def from_arrow(self, record_batch: Any) -> list[dict[str, Any]]:
         """Return the rows of a record batch, ready to insert. Errors: KeyError, pa.ArrowException for other columns.

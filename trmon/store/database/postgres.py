@@ -12,7 +12,7 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event
 from sqlalchemy.engine import ExceptionContext, ExecutionContext
 from sqlalchemy.exc import IntegrityError
 
-from trmon.domain.errors import InvalidInput, NotReady
+from trmon.domain.errors import DatabaseAway, InvalidInput, NotReady
 from trmon.store.database.engines import Engines, RetryTransaction, parse_database_url
 from trmon.store.database.pg_pipeline import known_pipeline
 
@@ -59,6 +59,16 @@ _CONNECTING = (
     ("invalid connection option", "correct TRMON_DATABASE_URL"),
     ("invalid sslmode", "correct TRMON_DATABASE_URL"),
     ("bad value for", "correct TRMON_DATABASE_URL"),
+)
+_AWAY = (
+    *(
+        "Connection refused",
+        "Connection reset",
+        "Connection timed out",
+        "timeout expired",
+    ),
+    *("No route to host", "Network is unreachable", "could not translate host name", "failed to resolve host"),
+    *("server closed the connection", "the database system is", "too many clients"),
 )
 BINARY = "trmon_binary"
 """The execution option of a query that returns binary results: as text, byte columns are twice as large."""
@@ -163,4 +173,5 @@ def explain_driver_message(url: URL, error: psycopg.Error, *, advice: str | None
     text = " ".join(str(error).split())
     shown = url.set(drivername="postgresql", query={}).render_as_string(hide_password=True)
     advice = advice or next((advice for known, advice in _CONNECTING if known in text), None)
-    return NotReady(f"database {shown}: {text}" + (f"; {advice}" if advice else ""))
+    kind = DatabaseAway if any(known in text for known in _AWAY) else NotReady
+    return kind(f"database {shown}: {text}" + (f"; {advice}" if advice else ""))

@@ -8,7 +8,7 @@ import sqlite3
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +16,12 @@ from sqlalchemy import URL, Connection, Engine, Insert, QueuePool, Update, creat
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.engine.interfaces import DBAPICursor
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 from sqlalchemy.pool import ConnectionPoolEntry
 
-from trmon.domain.errors import NotReady
+from trmon.domain.errors import Damaged, NotReady
 from trmon.store.database.engines import Engines, check_in_transaction, is_shared, parse_database_url
+from trmon.store.schema.column_types import UNREADABLE
 
 BUSY_SECONDS = 5.0
 _PRAGMAS = (
@@ -33,13 +34,14 @@ _PRAGMAS = (
 WRITER_CACHE_KIB, READER_CACHE_KIB = 32 << 10, 4 << 10
 """Page cache of a connection; there are many readers, and they find pages in the kernel's cache."""
 _FILE = "file"
+RESTORE = "restore the newest backup with `trmon restore`"
 _ADVICE = {
     "database is locked": "another process writes to it for too long; run one `trmon serve` per file",
     "database or disk is full": "free some space on its disk, or shorten the retention",
     "attempt to write a readonly database": "make the file and its directory writable for this user",
     "unable to open database file": "it and its directory must exist and be writable for this user",
-    "database disk image is malformed": "restore the newest backup with `trmon restore`",
-    "file is not a database": "restore the newest backup with `trmon restore`",
+    **dict.fromkeys(("database disk image is malformed", "file is not a database"), RESTORE),
+    **dict.fromkeys(("malformed database schema", "unsupported file format", "Could not decode"), RESTORE),
     "disk I/O error": "check the disk and the kernel's log",
     "no such table": "run `trmon migrate`",
     "no such column": "run `trmon migrate`",
@@ -160,6 +162,34 @@ def explain_sqlite_error(path: Path, error: sqlite3.Error) -> NotReady:
     text = str(error)
     advice = next((advice for known, advice in _ADVICE.items() if text.startswith(known)), None)
     return NotReady(f"database {path}: {text}" + (f"; {advice}" if advice else ""))
+
+
+@contextmanager
+def explaining_damage(url: str) -> Iterator[None]:
+    """Raise NotReady with advice for a value that cannot be read, and for other errors if the file is damaged."""
+    try:
+        yield
+    except Damaged as error:
+        raise NotReady(f"database {_shown(url)}: {error}; run `trmon doctor`, and {RESTORE}") from error
+    except (*UNREADABLE, SQLAlchemyError) as error:
+        damage = None if is_shared(url) else _damage(sqlite_file_of(url))
+        if damage is None:
+            raise
+        raise NotReady(f"database {_shown(url)}: {damage}; {RESTORE}") from error
+
+
+def _shown(url: str) -> str:
+    return parse_database_url(url).render_as_string(hide_password=True) if is_shared(url) else str(sqlite_file_of(url))
+
+
+def _damage(path: Path) -> str | None:
+    """Return the first error that SQLite's own check finds in a file; None without one."""
+    try:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
+            [found] = connection.execute("PRAGMA quick_check(1)").fetchone()
+    except sqlite3.Error as error:
+        return str(error)
+    return None if found == "ok" else " ".join(str(found).split())
 
 
 Row = Mapping[str, Any]

@@ -100,7 +100,8 @@ def _checked(part: Path, source: Path) -> str:
         try:
             [(result,)] = connection.execute("PRAGMA integrity_check(1)")
             if result != "ok":
-                raise NotReady(f"database {source} is damaged: {result}; keep it, and restore a backup")
+                found = " ".join(result.split())
+                raise NotReady(f"database {source} is damaged: {found}; keep it, and restore a backup")
             (revision,) = connection.execute("SELECT version_num FROM alembic_version").fetchone()
         except sqlite3.Error as error:
             raise NotReady(f"{source} is not a database of trmon: {error}") from error

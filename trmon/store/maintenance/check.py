@@ -202,7 +202,7 @@ def _judging(progress: JudgingProgress) -> HealthCheckResult:
 
 
 def _integrity(connection: Connection) -> HealthCheckResult:
-    found = str(connection.exec_driver_sql("PRAGMA quick_check(1)").scalar_one())
+    found = " ".join(str(connection.exec_driver_sql("PRAGMA quick_check(1)").scalar_one()).split())
     if found != "ok":
         return failing_result("integrity", found, advice="restore the newest backup with `trmon restore`")
     return healthy_result("integrity", "quick_check found no errors")

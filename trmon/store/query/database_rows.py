@@ -78,16 +78,27 @@ class DatabaseRows:
 
 
 class ArrowStream:
-    """Rows that are read again for each reader, a few hundred in memory at a time."""
+    """Rows that are read again for each reader, a few hundred in memory at a time.
+
+    `failure` is the error that ended a reader, of which DuckDB passes on the text of a traceback only.
+    """
 
     def __init__(self, schema: Any, pieces: Callable[[], Iterator[Any]]) -> None:
         self._schema = schema
         self._pieces = pieces
+        self.failure: Exception | None = None
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Return a new stream of the rows."""
-        reader = pa.RecordBatchReader.from_batches(self._schema, self._pieces())
+        reader = pa.RecordBatchReader.from_batches(self._schema, self._noting_failure())
         return reader.__arrow_c_stream__(requested_schema)
+
+    def _noting_failure(self) -> Iterator[Any]:
+        try:
+            yield from self._pieces()
+        except Exception as error:
+            self.failure = error
+            raise
 
 
 def _members(connection: Connection, table: LakeTable) -> Iterator[LakeMember]:

@@ -21,7 +21,7 @@ from trmon.domain.errors import InvalidInput, TrmonError
 from trmon.store.lake.delta_schema import LakeTable
 from trmon.store.lake.delta_tables import DeltaTables
 from trmon.store.lake.location import LakeLocation
-from trmon.store.query.database_rows import DatabaseRows, MovedState
+from trmon.store.query.database_rows import ArrowStream, DatabaseRows, MovedState
 from trmon.store.query.tables import ATTEMPTS, LAKE_BATCH, QUERY_TABLES, RUNS, columns_of, runs_sql, table_columns
 from trmon.store.rows.batches import NameDictionary
 
@@ -78,12 +78,13 @@ class QuerySession:
         for statement in _LOCKED:
             self._connection.execute(statement)
         named = [table for table in QUERY_TABLES if table.name in rows]
-        with _query_errors(named):
+        streams = [table.database for table in rows.values()]
+        with _query_errors(named, streams):
             reader = self._in_thread(lambda: self._connection.sql(sql).to_arrow_reader(BATCH_ROWS))
-        return pa.RecordBatchReader.from_batches(reader.schema, self._batches(reader, named))
+        return pa.RecordBatchReader.from_batches(reader.schema, self._batches(reader, named, streams))
 
-    def _batches(self, reader: Any, named: Sequence[LakeTable]) -> Iterator[Any]:
-        with _query_errors(named):
+    def _batches(self, reader: Any, named: Sequence[LakeTable], streams: Sequence[Any]) -> Iterator[Any]:
+        with _query_errors(named, streams):
             while (batch := self._in_thread(lambda: next(reader, None))) is not None:
                 yield batch
 
@@ -132,7 +133,7 @@ def _end_query(connection: duckdb.DuckDBPyConnection, thread: Executor) -> None:
 
 
 @contextmanager
-def _query_errors(named: Sequence[LakeTable]) -> Iterator[None]:
+def _query_errors(named: Sequence[LakeTable], streams: Sequence[Any] = ()) -> Iterator[None]:
     try:
         yield
     except (duckdb.CatalogException, duckdb.ParserException) as error:
@@ -141,7 +142,11 @@ def _query_errors(named: Sequence[LakeTable]) -> Iterator[None]:
         columns = "; ".join(f"{table.name} has {', '.join(columns_of(table))}" for table in named)
         raise InvalidInput("SQL", f"{_first_line(error)}; {columns}") from error
     except (duckdb.Error, pa.ArrowException) as error:
-        raise QueryFailed(f"the query failed: {_first_line(error)}") from error
+        failures = (stream.failure for stream in streams if isinstance(stream, ArrowStream) and stream.failure)
+        failure = next(failures, error)
+        if isinstance(failure, TrmonError):
+            raise failure from error
+        raise QueryFailed(f"the query failed: {_first_line(failure)}") from failure
 
 
 def _first_line(error: Exception) -> str:

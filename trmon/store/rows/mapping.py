@@ -13,7 +13,8 @@ from typing import Any, Generic, TypeVar, get_args, get_type_hints
 import msgspec
 from sqlalchemy import Column, ColumnElement, Connection, Select
 
-from trmon.domain.errors import InvalidInput
+from trmon.domain.errors import Damaged, InvalidInput
+from trmon.store.schema.column_types import UNREADABLE
 
 T = TypeVar("T")
 
@@ -71,14 +72,22 @@ class RowMapping(Generic[T]):
         return row
 
     def from_row(self, row: Any, **composed: Any) -> T:
-        """Return the value of a row, whose columns are attributes or keys; composed fields are keywords."""
+        """Return the value of a row, whose columns are attributes or keys; composed fields are keywords.
+
+        Errors: Damaged.
+        """
         if isinstance(row, Mapping):
             fields = {field: row[column] for field, column in self._read}
         else:
             fields = {field: getattr(row, column) for field, column in self._read}
-        for field, decode in self._decoders:
-            fields[field] = decode(fields[field])
-        return self._kind(**fields, **composed)
+        try:
+            for field, decode in self._decoders:
+                fields[field] = decode(fields[field])
+            return self._kind(**fields, **composed)
+        except Damaged:
+            raise
+        except UNREADABLE as error:
+            raise Damaged(f"a stored {self._kind.__name__} is damaged: {error}") from error
 
 
 def _enum_codec(hint: Any) -> Codec | None:

@@ -10,10 +10,15 @@ import msgspec
 from sqlalchemy import BigInteger, Dialect, Double, Integer, Text
 from sqlalchemy.types import TypeDecorator
 
+from trmon.domain.errors import Damaged
 from trmon_client.core.redaction import redact_values
 
 Id = BigInteger().with_variant(Integer(), "sqlite")
 """A generated key; SQLite only generates INTEGER keys."""
+
+
+UNREADABLE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, msgspec.MsgspecError)
+"""What decoding a value raises that nobody wrote: SQLite checks neither types nor bytes."""
 
 
 class _ConvertedColumn(TypeDecorator[Any]):
@@ -27,8 +32,11 @@ class _ConvertedColumn(TypeDecorator[Any]):
         return self.encode(value)
 
     def process_result_value(self, value: Any, dialect: Dialect) -> Any:  # noqa: ARG002 - SQLAlchemy's signature
-        """Decode a result."""
-        return self.decode(value)
+        """Decode a result. Errors: Damaged."""
+        try:
+            return self.decode(value)
+        except UNREADABLE as error:
+            raise Damaged(f"a stored value is damaged: {error}") from error
 
 
 class NumberColumn(_ConvertedColumn):
