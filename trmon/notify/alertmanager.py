@@ -46,7 +46,6 @@ class Alertmanager(HttpReceiver):
         self._expiry_seconds = EXPIRES_AFTER_REPEATS * repeat_seconds
 
     def deliver(self, notifications: Sequence[Notification], *, now: float) -> DeliveryResult:
-        """Post alerts."""
         alerts = [alertmanager_alert(one, now=now, expiry_seconds=self._expiry_seconds) for one in notifications]
         alerts += [_milder_alert(one) for one in notifications if one.reason == TransitionReason.WORSENED.value]
         return self._http_post.post(msgspec.json.encode(alerts))

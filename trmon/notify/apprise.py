@@ -36,7 +36,13 @@ class Apprise(Receiver):
 
     def __init__(self, url: str, *, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
         self._service = _service_of(url, timeout_seconds=timeout_seconds)
-        self._secrets = _parts(url)
+        # Everything in the URL that may be a credential, the longest first.
+        _, _, rest = url.partition("://")
+        written = {*re.split(r"[/:@?&=,#]", rest), rest}
+        parts = written | {unquote(part) for part in written}
+        self._secrets = sorted(
+            (part for part in parts if len(part) >= MIN_SECRET_LENGTH), key=lambda part: (-len(part), part)
+        )
         self._lock = Lock()
 
     def deliver(self, notifications: Sequence[Notification], *, now: float) -> DeliveryResult:  # noqa: ARG002 - the port's signature
@@ -58,14 +64,11 @@ class Apprise(Receiver):
             return DeliveryResult(DeliveryOutcome.DELIVERED)
         if result.status is AppriseResultStatus.TIMEOUT:
             return DeliveryResult(DeliveryOutcome.RETRY, "no answer in time")
-        return self._failure("; ".join(entry.message for service in result for entry in service.logs()))
-
-    def _failure(self, said: str) -> DeliveryResult:
-        """Return the result of a failure from what the library logged about it, with the parts of the URL hidden."""
+        said = "; ".join(entry.message for service in result for entry in service.logs())
         status = STATUS.search(said)
         if CONNECTION_ERROR.search(said) and status is None:
             return DeliveryResult(DeliveryOutcome.RETRY, "no connection")
-        for secret in self._secrets:
+        for secret in self._secrets:  # the library quotes parts of the URL
             said = said.replace(secret, "****")
         reason = one_line(said, max_length=MAX_REASON_LENGTH) or "Apprise gives no reason"
         outcome = DeliveryOutcome.RETRY if status is None else result_of_status(int(status[1])).outcome
@@ -98,14 +101,6 @@ def _service_of(url: str, *, timeout_seconds: float) -> NotifyBase:
     if service.overflow_mode is OverflowMode.UPSTREAM:  # a service would refuse a text that is too long
         service.overflow_mode = OverflowMode.TRUNCATE
     return service
-
-
-def _parts(url: str) -> list[str]:
-    """Return everything in a URL that may be a credential, the longest first."""
-    _, _, rest = url.partition("://")
-    written = {*re.split(r"[/:@?&=,#]", rest), rest}
-    parts = written | {unquote(part) for part in written}
-    return sorted((part for part in parts if len(part) >= MIN_SECRET_LENGTH), key=lambda part: (-len(part), part))
 
 
 def _notify_type(notifications: Sequence[Notification]) -> NotifyType:

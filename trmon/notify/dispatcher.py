@@ -152,26 +152,20 @@ class DeliveryAttempt:
     def _send(
         self, outgoing: Sequence[OutgoingNotification], receiver: Receiver, claim: Fences | None
     ) -> list[DeliveryUpdate]:
-        self._mark_tried([one.delivery for one in outgoing], claim)
-        result = receiver.deliver([one.notification for one in outgoing], now=time.time())
-        if result.outcome is not DeliveryOutcome.DELIVERED:
-            return self.updates_after_failure([one.delivery for one in outgoing], result)
-        if result.reason:
-            log.warning("delivered_in_part", receiver=outgoing[0].delivery.receiver, reason=result.reason)
-        now = time.time()
-        return [update_after_success(one.delivery, now=now, repeat_seconds=one.repeat_seconds) for one in outgoing]
-
-    def _mark_tried(self, deliveries: Sequence[Delivery], claim: Fences | None) -> None:
-        """Record the attempt, so that the alert's end is sent even if this process ends before it records the result.
-
-        Errors: Fenced. If the database refuses it otherwise, the notification is more important.
-        """
-        try:
+        deliveries = [one.delivery for one in outgoing]
+        try:  # the attempt first: the alert's end is then sent even if this process ends before it records the result
             self._outbox.mark_tried([delivery.id for delivery in deliveries], now=time.time(), fences=claim)
         except Fenced:
             raise
         except Exception as error:  # noqa: BLE001 - the edge of a write that may fail: the notification goes out
             log.warning("attempt_not_recorded", receiver=deliveries[0].receiver, error=type(error).__name__)
+        result = receiver.deliver([one.notification for one in outgoing], now=time.time())
+        if result.outcome is not DeliveryOutcome.DELIVERED:
+            return self.updates_after_failure(deliveries, result)
+        if result.reason:
+            log.warning("delivered_in_part", receiver=deliveries[0].receiver, reason=result.reason)
+        now = time.time()
+        return [update_after_success(one.delivery, now=now, repeat_seconds=one.repeat_seconds) for one in outgoing]
 
 
 class Dispatcher(PeriodicThread):
@@ -236,16 +230,16 @@ class Dispatcher(PeriodicThread):
         self._n_waiting = len(stalls.waiting)
         others = group_deliveries(due, in_flight=in_flight | stalls.subjects, grouping_receivers=self._grouping)
         for group in (*stalls.groups, *others):
-            self._submit(group, _claim_of(group, fences))
-
-    def _submit(self, group: Group, claim: Fences | None) -> None:
-        executor = self._executors.get(group[0].receiver)
-        if executor is None:
-            self._dispatch(group, claim)
-            return
-        with self._lock:
-            self._in_flight.update(delivery.subject for delivery in group)
-        executor.submit(self._dispatch_and_wake, group, claim)
+            # The fences under which the group was read; None: this process owns every run.
+            slots = (slot_of(delivery.run_id) for delivery in group)
+            claim = None if fences is None else {slot: fences[slot] for slot in slots}
+            executor = self._executors.get(group[0].receiver)
+            if executor is None:
+                self._dispatch(group, claim)
+                continue
+            with self._lock:
+                self._in_flight.update(delivery.subject for delivery in group)
+            executor.submit(self._dispatch_and_wake, group, claim)
 
     def _dispatch_and_wake(self, group: Group, claim: Fences | None) -> None:
         is_recorded = True
@@ -270,15 +264,7 @@ class Dispatcher(PeriodicThread):
         new = tuple(delivery for delivery in group if delivery.id not in known)
         if new:
             updates += self._attempt_group(new, claim)
-        self._record(group, updates, claim)
-        for update in updates:
-            self._count(update.outcome.value)
-            if update.outcome is DispatchOutcome.DEAD:
-                receiver = group[0].receiver
-                log.warning("delivery_dead", receiver=receiver, attempts=update.attempts, reason=update.error)
-
-    def _record(self, group: Group, updates: Sequence[DeliveryUpdate], claim: Fences | None) -> None:
-        """Write updates, or remember them and raise. Errors: Fenced, after which nothing is remembered."""
+        # Written, or remembered if that fails; after Fenced nothing is remembered.
         for update in updates:
             self._unrecorded.pop(update.delivery_id, None)
         try:
@@ -289,6 +275,11 @@ class Dispatcher(PeriodicThread):
             deliveries = {delivery.id: delivery for delivery in group}
             self._unrecorded |= {update.delivery_id: (deliveries[update.delivery_id], update) for update in updates}
             raise
+        for update in updates:
+            self._count(update.outcome.value)
+            if update.outcome is DispatchOutcome.DEAD:
+                receiver = group[0].receiver
+                log.warning("delivery_dead", receiver=receiver, attempts=update.attempts, reason=update.error)
 
     def _attempt_group(self, group: Group, claim: Fences | None) -> list[DeliveryUpdate]:
         try:
@@ -300,10 +291,3 @@ class Dispatcher(PeriodicThread):
             log.exception("delivery_failed", receiver=group[0].receiver)
             failure = DeliveryResult(DeliveryOutcome.RETRY, type(error).__name__)
             return self._attempt.updates_after_failure(group, failure)
-
-
-def _claim_of(group: Group, fences: Fences | None) -> Fences | None:
-    """Return the fences under which a group was read; None: this process owns every run."""
-    if fences is None:
-        return None
-    return {slot: fences[slot] for slot in (slot_of(delivery.run_id) for delivery in group)}

@@ -37,14 +37,16 @@ def email_message(
     Source: RFC 5322, section 3.6.4; RFC 3834 (Auto-Submitted).
     """
     text, domain = message_text(notifications), sender.rpartition("@")[2]
-    references = dict.fromkeys(_episode_id(notification, domain=domain) for notification in notifications)
+    episodes = dict.fromkeys(
+        f"{one.run.project}/{one.run.run}:{one.alert.identity}:{one.alert.since_at:.3f}" for one in notifications
+    )
     message = EmailMessage(policy=SMTP)
     message["From"] = Address("trmon", addr_spec=sender)
     message["To"] = ", ".join(recipients)
     message["Subject"] = one_line(text.subject, max_length=MAX_SUBJECT_LENGTH)
     message["Date"] = formatdate(now)
     message["Message-ID"] = _id_of("message", message_key(notifications), domain=domain)
-    message["References"] = " ".join(list(references)[:MAX_REFERENCES])
+    message["References"] = " ".join(_id_of("episode", key, domain=domain) for key in list(episodes)[:MAX_REFERENCES])
     message["Auto-Submitted"] = "auto-generated"
     message.set_content(plain_text(text), cte="quoted-printable")
     message.add_alternative(_html(text), subtype="html", cte="quoted-printable")
@@ -61,11 +63,6 @@ def _html(text: MessageText) -> str:
     if text.link is not None:
         paragraphs.append(f'<p><a href="{escape(text.link.url)}">{escape(text.link.text)}</a></p>\n')
     return f"<!DOCTYPE html>\n<html><body>\n{''.join(paragraphs)}</body></html>\n"
-
-
-def _episode_id(notification: Notification, *, domain: str) -> str:
-    run, alert = notification.run, notification.alert
-    return _id_of("episode", f"{run.project}/{run.run}:{alert.identity}:{alert.since_at:.3f}", domain=domain)
 
 
 def _id_of(kind: str, key: str, *, domain: str) -> str:
@@ -93,14 +90,10 @@ class SmtpConnection(smtplib.SMTP):
             raise
 
     def _get_socket(self, host: str, port: int, timeout: float) -> socket.socket:
-        """Connect to a checked address instead of resolving the name again; smtplib calls this hook."""
-        connected = self._connect(port, timeout)
-        if self._implicit_tls is None:
-            return connected
-        return self._implicit_tls.wrap_socket(connected, server_hostname=host)
+        """Connect to a checked address instead of resolving the name again; smtplib calls this hook.
 
-    def _connect(self, port: int, timeout: float) -> socket.socket:
-        """Connect to the first address that accepts; all share the time for connecting."""
+        It is the first address that accepts; all share the time for connecting.
+        """
         failure = OSError("the host has no address")
         for address in self._addresses:
             try:
@@ -109,7 +102,9 @@ class SmtpConnection(smtplib.SMTP):
                 failure = error
             else:
                 connected.settimeout(timeout)
-                return connected
+                if self._implicit_tls is None:
+                    return connected
+                return self._implicit_tls.wrap_socket(connected, server_hostname=host)
         raise failure
 
 

@@ -64,23 +64,27 @@ def message_text(notifications: Sequence[Notification]) -> MessageText:
     if len(run_names(notifications)) > 1:
         return _merged_text(notifications)
     newest = max(notifications, key=lambda notification: notification.step)
-    alerts = tuple(_alert_text(notification) for notification in notifications)
-    return MessageText(
-        subject=_subject(alerts, notifications),
-        alerts=alerts,
-        note=_other_alerts(notifications),
-        link=None if newest.url is None else Link(text=f"{newest.run.run} at step {newest.step}", url=newest.url),
+    alerts = tuple(
+        AlertParagraph(
+            status=_status(notification),
+            is_firing=notification.is_firing,
+            severity=notification.alert.severity,
+            summary=notification.summary,
+            details=tuple(_details(notification)),
+            ended=notification.ended,
+        )
+        for notification in notifications
     )
-
-
-def _alert_text(notification: Notification) -> AlertParagraph:
-    return AlertParagraph(
-        status=_status(notification),
-        is_firing=notification.is_firing,
-        severity=notification.alert.severity,
-        summary=notification.summary,
-        details=tuple(_details(notification)),
-        ended=notification.ended,
+    status = next((alert.status for alert in alerts if alert.is_firing), alerts[0].status)
+    run, causes = notifications[0].run, dict.fromkeys(map(_name, notifications))
+    reported = {notification.alert.rule for notification in notifications}
+    others = [alert for alert in notifications[-1].firing if alert.rule not in reported]
+    names = [f"{alert.rule} (muted)" if alert.muted else alert.rule for alert in others]
+    return MessageText(
+        subject=f"[{status}] {run.project}/{run.run}: {', '.join(causes)}",
+        alerts=alerts,
+        note=f"Also firing: {', '.join(names)}" if names else None,
+        link=None if newest.url is None else Link(text=f"{newest.run.run} at step {newest.step}", url=newest.url),
     )
 
 
@@ -116,21 +120,8 @@ def _cause_details(cause: NotifiedCause, *, is_late: bool) -> Iterator[str]:
         yield f"Runbook: {cause.runbook_url}"
 
 
-def _subject(alerts: Sequence[AlertParagraph], notifications: Sequence[Notification]) -> str:
-    status = next((alert.status for alert in alerts if alert.is_firing), alerts[0].status)
-    run, causes = notifications[0].run, dict.fromkeys(map(_name, notifications))
-    return f"[{status}] {run.project}/{run.run}: {', '.join(causes)}"
-
-
 def _name(notification: Notification) -> str:
     return notification.alert.rule if notification.cause is None else notification.cause.title
-
-
-def _other_alerts(notifications: Sequence[Notification]) -> str | None:
-    reported = {notification.alert.rule for notification in notifications}
-    others = [alert for alert in notifications[-1].firing if alert.rule not in reported]
-    names = [f"{alert.rule} (muted)" if alert.muted else alert.rule for alert in others]
-    return f"Also firing: {', '.join(names)}" if names else None
 
 
 def _merged_text(notifications: Sequence[Notification]) -> MessageText:

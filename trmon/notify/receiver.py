@@ -117,18 +117,12 @@ def _is_public(address: str) -> bool:
     """Return whether an address is public; one that carries an IPv4 address leads there, so that one counts."""
     ip: IPv4Address | IPv6Address = ip_address(address.partition("%")[0])
     if isinstance(ip, IPv6Address):
-        embedded = _embedded_ipv4(ip)
+        # Behind a NAT64, an IPv4-mapped or a 6to4 address; other forms are not public at all.
+        embedded = IPv4Address(int(ip) & 0xFFFFFFFF) if ip in NAT64 else ip.ipv4_mapped or ip.sixtofour
         if embedded is None and ip not in GLOBAL_UNICAST:
             return False
         ip = embedded or ip
     return ip.is_global and not ip.is_multicast
-
-
-def _embedded_ipv4(ip: IPv6Address) -> IPv4Address | None:
-    """Return the address behind an IPv4-mapped, a 6to4 or a NAT64 address; other forms are not public at all."""
-    if ip in NAT64:
-        return IPv4Address(int(ip) & 0xFFFFFFFF)
-    return ip.ipv4_mapped or ip.sixtofour
 
 
 class HttpPost:
@@ -204,7 +198,6 @@ class HttpReceiver(Receiver):
         self._http_post = http_post
 
     def close(self) -> None:
-        """Close the connections."""
         self._http_post.close()
 
 

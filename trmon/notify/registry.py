@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from contextlib import closing
 
 import structlog
-from pydantic import SecretStr
 
 from trmon.config.settings import RECEIVERS, Settings
 from trmon.domain.alerts.alert import AlertState
@@ -50,7 +49,10 @@ def receivers_of(settings: Settings) -> dict[str, Receiver]:
     if settings.smtp_host is not None:
         receivers["email"] = Email(settings)
     for name, url in settings.apprise_urls.items():
-        receivers[name] = _apprise(name, url, timeout_seconds=settings.delivery_timeout_seconds)
+        try:
+            receivers[name] = Apprise(url.get_secret_value(), timeout_seconds=settings.delivery_timeout_seconds)
+        except NotReady as error:
+            raise NotReady(f"TRMON_APPRISE_URLS: {name}: {error}") from error
     return receivers
 
 
@@ -101,10 +103,3 @@ def send_test_notification(settings: Settings, *, now: float) -> Iterator[tuple[
             for state in (AlertState.FIRING, AlertState.RESOLVED):
                 notification = sample_notification(state, receiver=name, public_url=settings.public_url, now=now)
                 yield name, state, receiver.deliver([notification], now=now)
-
-
-def _apprise(name: str, url: SecretStr, *, timeout_seconds: float) -> Apprise:
-    try:
-        return Apprise(url.get_secret_value(), timeout_seconds=timeout_seconds)
-    except NotReady as error:
-        raise NotReady(f"TRMON_APPRISE_URLS: {name}: {error}") from error

@@ -19,7 +19,6 @@ class Slack(HttpReceiver):
     """Posts one message for all notifications."""
 
     def deliver(self, notifications: Sequence[Notification], *, now: float) -> DeliveryResult:  # noqa: ARG002 - the port's signature
-        """Post one message."""
         return self._http_post.post(msgspec.json.encode({"text": slack_text(notifications)}))
 
 

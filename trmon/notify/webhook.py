@@ -113,7 +113,6 @@ class Webhook(HttpReceiver):
         self._signer = None if secret is None else WebhookSigner(secret)
 
     def deliver(self, notifications: Sequence[Notification], *, now: float) -> DeliveryResult:
-        """Post notifications in one message."""
         body, timestamp = msgspec.json.encode(webhook_message(notifications)), int(now)
         key = message_key(notifications)
         headers = {KEY_HEADER: key, TIMESTAMP_HEADER: str(timestamp)}
