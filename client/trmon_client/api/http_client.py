@@ -11,15 +11,7 @@ import msgspec
 from urllib3 import BaseHTTPResponse, PoolManager, ProxyManager, Retry, Timeout
 from urllib3.exceptions import HTTPError
 
-from trmon_client.api.errors import (
-    AccessDenied,
-    IncompatibleService,
-    NotFoundError,
-    RequestRefused,
-    ServiceBusy,
-    ServiceError,
-    ServiceUnreachable,
-)
+from trmon_client.api import errors
 from trmon_client.config.version import __version__
 from trmon_client.sending.route import new_tls_context, proxy_of
 
@@ -59,12 +51,14 @@ class HttpClient:
         Args: query: None leaves a parameter out. Errors: ServiceError.
         """
         headers = self._headers | ({} if body is None else {"Content-Type": media_type})
-        target = f"{self.url}{path}{_query_string(query or {})}"
+        known = {name: value for name, value in (query or {}).items() if value is not None}
+        given = urlencode({name: "true" if value is True else value for name, value in known.items()})
+        target = f"{self.url}{path}?{given}" if given else f"{self.url}{path}"
         timeout = Timeout(connect=CONNECT_SECONDS, read=timeout_seconds or self._timeout_seconds)
         for _ in range(max_tries - 1):
             try:
                 return self._send(method, target, body=body, headers=headers, timeout=timeout)
-            except ServiceBusy as error:
+            except errors.ServiceBusy as error:
                 time.sleep(min(error.retry_after_seconds, MAX_WAIT_SECONDS))
         return self._send(method, target, body=body, headers=headers, timeout=timeout)
 
@@ -78,38 +72,38 @@ class HttpClient:
         try:
             answer = self._pool.request(method, target, retries=retries, redirect=False, **options)
         except HTTPError as error:
-            raise ServiceUnreachable(
+            raise errors.ServiceUnreachable(
                 f"no service answers at {self.url}: {_reason(error)}; start one (`trmon serve`) or correct the URL"
             ) from error
         if 200 <= answer.status < 300:
             return bytes(answer.data)
         raise self._refusal(answer)
 
-    def _refusal(self, answer: BaseHTTPResponse) -> ServiceError:
+    def _refusal(self, answer: BaseHTTPResponse) -> errors.ServiceError:
         status, said = answer.status, f"{self.url} answered {answer.status}"
         detail, retry_after = _problem(answer), answer.headers.get("Retry-After", "")
         if status in BUSY and retry_after.isdigit():
             seconds = float(retry_after)
-            return ServiceBusy(f"{said}: {detail or answer.reason}", status=status, retry_after_seconds=seconds)
+            return errors.ServiceBusy(f"{said}: {detail or answer.reason}", status=status, retry_after_seconds=seconds)
         if detail is None and status >= 500:
-            return ServiceUnreachable(
+            return errors.ServiceUnreachable(
                 f"{said}: {answer.reason}; the proxy in front of the service does not reach it", status=status
             )
         if detail is None:
-            return IncompatibleService(
+            return errors.IncompatibleService(
                 f"{said}: {answer.reason}, with a page that is not from trmon; give the URL of a trmon service",
                 status=status,
             )
         if status == 401:
-            return AccessDenied(f"{said}: {detail}; pass the token or set TRMON_TOKEN", status=status)
+            return errors.AccessDenied(f"{said}: {detail}; pass the token or set TRMON_TOKEN", status=status)
         if status == 403:
-            return AccessDenied(f"{said}: {detail}", status=status)
+            return errors.AccessDenied(f"{said}: {detail}", status=status)
         if status in (404, 405) and (status == 405 or detail.startswith(NO_ROUTE)):
             advice = f"correct the URL, or update the older of the service and this client ({__version__})"
-            return IncompatibleService(f"{said}: {detail}; {advice}", status=status)
+            return errors.IncompatibleService(f"{said}: {detail}; {advice}", status=status)
         if status == 404:
-            return NotFoundError(f"{said}: {detail}", status=status)
-        return RequestRefused(f"{said}: {detail}", status=status)
+            return errors.NotFoundError(f"{said}: {detail}", status=status)
+        return errors.RequestRefused(f"{said}: {detail}", status=status)
 
 
 def _pool_to(url: str) -> PoolManager:
@@ -125,11 +119,6 @@ def _pool_to(url: str) -> PoolManager:
 
         return SOCKSProxyManager(proxy.url, username=proxy.user, password=proxy.password, ssl_context=context)
     return ProxyManager(proxy.url, proxy_headers=proxy.headers, ssl_context=context, proxy_ssl_context=context)
-
-
-def _query_string(query: Mapping[str, Any]) -> str:
-    given = {name: str(value).lower() if value is True else value for name, value in query.items() if value is not None}
-    return f"?{urlencode(given)}" if given else ""
 
 
 def _problem(answer: BaseHTTPResponse) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from functools import partial
 from itertools import islice
@@ -270,7 +270,9 @@ class Service:
             return self._http.request(method, f"{RUNS}/{project}/{name}{what}", **options)
         except NotFoundError as error:
             known = [found.name for found in islice(self.runs(), MAX_KNOWN)] if "no run" in str(error) else []
-            raise NotFoundError(f"{error}{_did_you_mean(run, known)}", status=error.status) from None
+            near = get_close_matches(run, known, n=2)
+            advice = f"; did you mean {' or '.join(near)}?" if near else ""
+            raise NotFoundError(f"{error}{advice}", status=error.status) from None
 
     def _decoded(self, body: bytes, kind: type[T]) -> T:
         try:
@@ -288,8 +290,3 @@ def _split_name(run: str) -> tuple[str, str]:
     if not (NAME.fullmatch(project) and NAME.fullmatch(name)):
         raise ValueError(f"run must be PROJECT/RUN, not {run!r:.130}")
     return project, name
-
-
-def _did_you_mean(run: str, known: Sequence[str]) -> str:
-    near = get_close_matches(run, known, n=2)
-    return f"; did you mean {' or '.join(near)}?" if near else ""

@@ -14,7 +14,6 @@ from importlib import import_module
 from typing import Any
 
 from trmon_client.integrations.framework_runs import Hook, begin_monitor, hook_fitting, report_batch, report_numbers
-from trmon_client.monitor import Monitor
 
 ARGUMENTS = {
     "logprobs": "rollout_logprobs",
@@ -47,22 +46,17 @@ def attach_areal(trainer: Any) -> None:
         report_numbers(monitor, global_step, lambda: data if isinstance(data, dict) else ChainMap(*data))
         return original(epoch, step, global_step, data)
 
-    hooks: dict[str, Hook] = {
-        "compute_advantages": compute,
-        "commit": commit,
-        "close": lambda close: _close(close, monitor),
-    }
+    def close(original: Hook) -> Any:
+        monitor.__exit__(*sys.exc_info())
+        return original()
+
+    hooks: dict[str, Hook] = {"compute_advantages": compute, "commit": commit, "close": close}
     expected = {"compute_advantages": (), "get_version": ()}
     if hook_fitting(actor, expected, hooks, framework="areal"):
         hook_fitting(
             trainer.stats_logger, {"commit": ("epoch", "step", "global_step", "data")}, hooks, framework="areal"
         )
         hook_fitting(trainer, {"close": ()}, hooks, framework="areal")
-
-
-def _close(close: Hook, monitor: Monitor) -> Any:
-    monitor.__exit__(*sys.exc_info())
-    return close()
 
 
 def _description(trainer: Any) -> dict[str, Any] | None:

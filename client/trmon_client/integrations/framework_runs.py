@@ -31,7 +31,8 @@ def unfit_methods(owner: object, expected: Mapping[str, Sequence[str]]) -> list[
     return [
         f"{name}({', '.join(parameters)})"
         for name, parameters in expected.items()
-        if not _takes(getattr(owner, name, None), parameters)
+        if not callable(method := getattr(owner, name, None))
+        or [*inspect.signature(method).parameters][: len(parameters)] != [*parameters]
     ]
 
 
@@ -67,11 +68,8 @@ def installed_version(distribution: str) -> str:
         return "unknown"
 
 
-def _takes(method: Any, parameters: Sequence[str]) -> bool:
-    return callable(method) and [*inspect.signature(method).parameters][: len(parameters)] == [*parameters]
-
-
-_WARN_ONCE = WarnOnce()
+warn_once = WarnOnce().warn
+"""Prints a warning on stderr, once per process and key: (key, text)."""
 
 
 def hook_fitting(
@@ -89,11 +87,6 @@ def hook_fitting(
     for name in expected.keys() & by_name.keys():
         hook_method(owner, name, by_name[name])
     return True
-
-
-def warn_once(key: str, text: str) -> None:
-    """Print a warning on stderr, once per process."""
-    _WARN_ONCE.warn(key, text)
 
 
 def _name_of(owner: object) -> str:

@@ -82,7 +82,11 @@ class SwiftHooks:
         return done
 
     def _report(self, monitor: Monitor, samples: Sequence[Any], batches: Sequence[Any]) -> None:
-        rewards, first = self._rewards(len(samples)), 0
+        # This rank's rewards: ms-swift keeps those of all ranks, by function.
+        start = self._trainer.accelerator.process_index * len(samples)
+        by_function = self._trainer._rewards_per_func[start : start + len(samples)]
+        rewards = (by_function * self._trainer.reward_weights.to(by_function.device)).nansum(dim=1)
+        first = 0
         for batch in (one["grpo_batch"] for one in batches):
             rows = slice(first, first := first + len(batch.completion_mask))
             monitor.log_batch(
@@ -92,13 +96,6 @@ class SwiftHooks:
                 group_ids=[sample.prompt_id for sample in samples[rows]],
                 **batch_arguments(vars(batch), ARGUMENTS),
             )
-
-    def _rewards(self, n_rows: int) -> Any:
-        """Return the weighted sums of this rank's rewards; ms-swift keeps those of all ranks, by function."""
-        trainer = self._trainer
-        first = trainer.accelerator.process_index * n_rows
-        local = trainer._rewards_per_func[first : first + n_rows]
-        return (local * trainer.reward_weights.to(local.device)).nansum(dim=1)
 
     def _log(self, log: Hook, logs: Any, *args: Any, **kwargs: Any) -> Any:
         if self._trainer.model.training and self._trainer.accelerator.is_main_process:

@@ -106,22 +106,8 @@ class RolloutLabels:
 
     def added_to(self, rollouts: dict[str, Any]) -> dict[str, Any]:
         """Return the rollouts with labels, [B]; and with [B, T] log-probs where RLOO keeps only their sums."""
-        labels = self._rewards_and_groups(len(rollouts["completion_mask"]))
-        if "old_logps" in rollouts:
-            labels[OLD_LOGPS] = self._first_score[0]
-        self.begin()
-        return {**rollouts, **labels}
-
-    def of(self, inputs: dict[str, Any]) -> dict[str, Any]:
-        """Return the arguments of `log_batch` for a micro-batch."""
-        return {"rewards": inputs.get(REWARDS), "group_ids": inputs.get(GROUP_IDS)}
-
-    def old_of(self, inputs: dict[str, Any]) -> Any:
-        """Return the log-probs [B, T] under the weights of the generation; None where TRL did not compute them."""
-        return inputs.get("old_per_token_logps", inputs.get(OLD_LOGPS))
-
-    def _rewards_and_groups(self, n_rows: int) -> dict[str, Any]:
-        """Gathered rewards [all ranks' rows, functions] become this rank's weighted sums; NaN where none applies."""
+        # Gathered rewards [all ranks' rows, functions] become this rank's weighted sums; NaN where none applies.
+        n_rows = len(rollouts["completion_mask"])
         import torch
 
         trainer, by_function = self._trainer, self.rewards
@@ -133,7 +119,11 @@ class RolloutLabels:
         self._n_groups_before += len(rewards) // trainer.num_generations
         first = trainer.accelerator.process_index * n_rows
         local = slice(first, first + n_rows)
-        return {REWARDS: rewards[local], GROUP_IDS: groups[local]}
+        labels = {REWARDS: rewards[local], GROUP_IDS: groups[local]}
+        if "old_logps" in rollouts:
+            labels[OLD_LOGPS] = self._first_score[0]
+        self.begin()
+        return {**rollouts, **labels}
 
 
 def restrict_to_accepted(decision: BatchDecision, inputs: dict[str, Any], scored: Any) -> Any:
@@ -178,18 +168,14 @@ class UpdateKeys:
     def __init__(self, *, calls_per_rollout: int) -> None:
         self._calls_per_rollout = calls_per_rollout
         self._calls = 0
-        self._rollout_step = 0
+        self.rollout_step = 0
+        """The optimizer step at which the newest rollouts were generated."""
         self._open_step: int | None = None
         self._chunks: int | None = None
 
-    @property
-    def rollout_step(self) -> int:
-        """The optimizer step at which the newest rollouts were generated."""
-        return self._rollout_step
-
     def begin_rollout(self, global_step: int) -> None:
         """Note that rollouts are generated now."""
-        self._rollout_step, self._calls = global_step, 0
+        self.rollout_step, self._calls = global_step, 0
 
     def next(self, global_step: int, *, chunks: int | None) -> tuple[int, int, int | None]:
         """Return the key of a micro-batch: the step of the generation, the update since then, its chunks if known.
@@ -198,10 +184,10 @@ class UpdateKeys:
         """
         if global_step != self._open_step:
             left = self._calls_per_rollout - self._calls
-            is_of_one_update = self._rollout_step == global_step or (chunks is not None and chunks <= left)
+            is_of_one_update = self.rollout_step == global_step or (chunks is not None and chunks <= left)
             self._open_step, self._chunks = global_step, chunks if is_of_one_update else None
         self._calls += 1
-        return self._rollout_step, global_step - self._rollout_step, self._chunks
+        return self.rollout_step, global_step - self.rollout_step, self._chunks
 
 
 class RolloutHooks(TrainingHooks):
@@ -220,7 +206,6 @@ class RolloutHooks(TrainingHooks):
         self._begin()
 
     def by_method(self) -> dict[str, Hook]:
-        """Return the wrapper of each method."""
         return {
             **super().by_method(),
             "_generate_and_score_completions": self._generate,
@@ -274,7 +259,7 @@ class RolloutHooks(TrainingHooks):
     def _decide(self, monitor: Monitor, inputs: dict[str, Any], scored: Any) -> Any:
         """Report a micro-batch; return its log-probs and entropies without the rows that the decision rejects."""
         trainer, pi = self._trainer, scored[0].detach()
-        mu, old = inputs.get("sampling_per_token_logps"), self._labels.old_of(inputs)
+        mu, old = inputs.get("sampling_per_token_logps"), inputs.get("old_per_token_logps", inputs.get(OLD_LOGPS))
         generated_at, update, n_chunks = self._keys.next(trainer.state.global_step, chunks=self._chunks)
         mask = inputs["completion_mask"]
         decision = monitor.log_batch(
@@ -287,14 +272,11 @@ class RolloutHooks(TrainingHooks):
             logprobs=pi,
             mask=mask * inputs["tool_mask"] if "tool_mask" in inputs else mask,
             advantages=inputs["advantages"],
-            versions=pi.new_full(pi.shape[:1], self._sampled_with, dtype=int),
+            rewards=inputs.get(REWARDS),
+            group_ids=inputs.get(GROUP_IDS),
+            # The weights of vLLM's last synchronisation sampled, else those of the generation.
+            versions=pi.new_full(pi.shape[:1], int(getattr(trainer, "_last_loaded_step", generated_at)), dtype=int),
             trainer_version=trainer.state.global_step,
             old_version=generated_at,
-            **self._labels.of(inputs),
         )
         return restrict_to_accepted(decision, inputs, scored) if decision.is_enforced else scored
-
-    @property
-    def _sampled_with(self) -> int:
-        """The optimizer step whose weights sampled: that of vLLM's last synchronisation, else of the generation."""
-        return int(getattr(self._trainer, "_last_loaded_step", self._keys.rollout_step))

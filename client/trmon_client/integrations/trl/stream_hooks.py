@@ -115,7 +115,6 @@ class StreamHooks(TrainingHooks):
     """The last two are not wrapped: trainers of other versions, with other batches, lack them."""
 
     def by_method(self) -> dict[str, Hook]:
-        """Return the wrapper of each method."""
         return {**super().by_method(), "get_train_dataloader": self._load, "compute_loss": self._compute_loss}
 
     def _load(self, load: Hook, *args: Any, **kwargs: Any) -> Any:

@@ -32,12 +32,13 @@ def verl_arguments(
         mask = whole_mask if rows is None else whole_mask[rows]
     versions = labels.get("min_global_steps") if tags is None else [tag.get("min_global_steps") for tag in tags]
     step, chunks, sent = _step(trainer)
+    correction = trainer.config.algorithm.get("rollout_correction", None) or {}
     return {
         "step": step,
         "chunks": chunks,
         "rollout_logprobs": column("rollout_log_probs"),
         # In bypass mode verl takes the sampler's log-probs for pi_old, which says nothing.
-        "old_logprobs": None if _bypasses(trainer) else column("old_log_probs"),
+        "old_logprobs": None if correction.get("bypass_mode", False) else column("old_log_probs"),
         "mask": mask,
         "advantages": column("advantages"),
         "rewards": None if scores is None else scores.sum(-1),
@@ -53,11 +54,6 @@ def _step(trainer: Any) -> tuple[int, int, int]:
         # The fully asynchronous trainer logs under the version that it sends after the step.
         return sent + 1, trainer.trigger_parameter_sync_step, sent
     return trainer.global_steps, getattr(trainer, "parameter_sync_step", 1), trainer.global_steps - 1
-
-
-def _bypasses(trainer: Any) -> bool:
-    correction = trainer.config.algorithm.get("rollout_correction", None)
-    return bool(correction and correction.get("bypass_mode", False))
 
 
 def _versions(versions: Any, rows: list[int] | None, *, sent: int) -> dict[str, Any]:
@@ -99,16 +95,7 @@ class TrainerHooks:
         self._monitor, previous = monitor, self._monitor
         if previous is not None:
             previous.close()
-        for module_name, class_name in self.PARAMETERS.keys() - self._seen:
-            if (owner := sys.modules.get(module_name)) is not None:
-                self._seen.add((module_name, class_name))
-                owner = getattr(owner, class_name, owner) if class_name else owner
-                expected = self.PARAMETERS[module_name, class_name]
-                for hooked, methods in [(owner, expected), *copied_methods(owner, expected)]:
-                    hook_fitting(hooked, methods, self._by_name(), framework="verl")
-
-    def _by_name(self) -> Mapping[str, Hook]:
-        return {
+        hooks: dict[str, Hook] = {
             "_validate": pausing_hook(lambda: self._monitor, "evaluation"),
             "_save_checkpoint": pausing_hook(lambda: self._monitor, "checkpoint"),
             "_update_actor": self._update_actor,
@@ -116,6 +103,13 @@ class TrainerHooks:
             "compute_advantage_for_multi_trajectories": self._compute_row_advantages,
             "compute_rollout_correction_and_add_to_batch": self._correct,
         }
+        for module_name, class_name in self.PARAMETERS.keys() - self._seen:
+            if (owner := sys.modules.get(module_name)) is not None:
+                self._seen.add((module_name, class_name))
+                owner = getattr(owner, class_name, owner) if class_name else owner
+                expected = self.PARAMETERS[module_name, class_name]
+                for hooked, methods in [(owner, expected), *copied_methods(owner, expected)]:
+                    hook_fitting(hooked, methods, hooks, framework="verl")
 
     def _correct(self, correct: Hook, batch: Any, *args: Any, **kwargs: Any) -> Any:
         """Note the mask before verl's correction takes the tokens that it rejects out of it."""
