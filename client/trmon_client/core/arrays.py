@@ -359,7 +359,10 @@ def _pack(values: Sequence[Any], indices: list[int]) -> TensorBundle:
     # The widest dtype first, so that every array is aligned.
     order = sorted(indices, key=lambda index: -values[index].itemsize)
     packed = torch.cat([values[index].detach().contiguous().view(-1).view(torch.uint8) for index in order])
-    layout = tuple((index, _dtype(values[index]), tuple(values[index].shape)) for index in order)
+    layout = tuple(
+        (index, np.dtype(str(values[index].dtype).removeprefix("torch.")), tuple(values[index].shape))
+        for index in order
+    )
     return TensorBundle(layout, to_pinned(packed))
 
 
@@ -374,10 +377,6 @@ def to_pinned(packed: Array) -> HostCopy:
     event = torch.cuda.Event(blocking=True)
     event.record(torch.cuda.current_stream(packed.device))
     return HostCopy(host, event)
-
-
-def _dtype(tensor: Array) -> np.dtype[Any]:
-    return np.dtype(str(tensor.dtype).removeprefix("torch."))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

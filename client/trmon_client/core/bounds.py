@@ -10,7 +10,7 @@ from enum import Enum
 import numpy as np
 
 from trmon_client.core.arrays import Array, to_computable
-from trmon_client.core.column_schema import KlIs, Pair
+from trmon_client.core.column_schema import KlIs
 from trmon_client.core.columns import Columns, SequenceMatrix
 
 
@@ -158,13 +158,8 @@ def alpha_split(columns: Columns) -> AlphaSplit:
     Source: [3P] theorem 2; formulas, section 7.
     """
     sequences = SequenceMatrix.of(columns.numpy())
-    return AlphaSplit(staleness=_max_prob_diff(sequences, "staleness"), mismatch=_max_prob_diff(sequences, "mismatch"))
-
-
-def _max_prob_diff(sequences: SequenceMatrix, pair: Pair) -> float:
-    if pair not in sequences.columns.pairs:
-        return math.nan
-    return float(sequences.matrix((f"{pair}_max_prob_diff",)).max())
+    largest = {pair: float(sequences.of_column(f"{pair}_max_prob_diff").max()) for pair in sequences.columns.pairs}
+    return AlphaSplit.of_signals({f"{pair}_prob_diff_max": value for pair, value in largest.items()})
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
-from typing import Any, get_args
+from typing import get_args
 
 import numpy as np
 
@@ -143,6 +143,9 @@ class Columns(Mapping[str, Array]):
         if len(parts) == 1:
             return parts[0]
         first, *rest = parts
+        versions = [version for part in parts if (version := part.trainer_version) is not None]
+        old_versions = [version for part in parts if (version := part.old_version) is not None]
+        turns = [part.turns for part in parts if part.turns is not None]
         return Columns(
             by_name=_concatenated(parts),
             histograms={
@@ -152,28 +155,23 @@ class Columns(Mapping[str, Array]):
             },
             kl_is=max((part.kl_is for part in parts), key=KL_IS_ORDER.index),
             kl_pair=first.kl_pair if all(part.kl_pair == first.kl_pair for part in rest) else None,
-            trainer_version=_extreme(max, [part.trainer_version for part in parts]),
-            old_version=_extreme(min, [part.old_version for part in parts]),
-            turns=_merged_turns(parts),
+            trainer_version=max(versions, default=None),
+            old_version=min(old_versions, default=None),
+            turns=TurnColumns.merge(*turns) if len(turns) == len(parts) else None,
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _Layout:
-    """The columns of merged parts in the order of the registry, and the same grouped by dtype."""
-
-    names: tuple[str, ...]
-    by_dtype: tuple[tuple[str, ...], ...]
-
-
 @lru_cache(MAX_CACHED_LAYOUTS)
-def _layout(given: frozenset[tuple[str, ...]]) -> _Layout:
-    """Return the layout of merged parts; cached, because the ranks of a run have the same columns."""
+def _layout(given: frozenset[tuple[str, ...]]) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
+    """Return the columns of merged parts in the order of the registry, and the same grouped by dtype.
+
+    Cached, because the ranks of a run have the same columns.
+    """
     shared = set.intersection(*map(set, given))
     labels = {name for names in given for name in names if COLUMNS[name].reduction is Reduction.LABEL}
     names = tuple(name for name in COLUMNS if name in shared or name in labels)
     by_dtype = (tuple(name for name in names if COLUMNS[name].dtype == dtype) for dtype in get_args(DType))
-    return _Layout(names, tuple(filter(None, by_dtype)))
+    return names, tuple(filter(None, by_dtype))
 
 
 def _concatenated(parts: Sequence[Columns]) -> Mapping[str, Array]:
@@ -182,30 +180,20 @@ def _concatenated(parts: Sequence[Columns]) -> Mapping[str, Array]:
     if len(rows) == len(parts) and len({matrix.names for matrix in rows}) == 1:
         return RowMatrix.merge(rows)
     given = frozenset(tuple(part.by_name) for part in parts)
-    layout = _layout(given)
-    values = [part.by_name if len(given) == 1 else _with_missing_labels(part, layout.names) for part in parts]
+    all_names, by_dtype = _layout(given)
+    values = [part.by_name if len(given) == 1 else _with_missing_labels(part, all_names) for part in parts]
     concatenate = functions_of(values[0]["n_tokens"]).concatenate
     merged: dict[str, Array] = {}
-    for names in layout.by_dtype:
+    for names in by_dtype:
         joined = concatenate([by_name[name] for name in names for by_name in values])
         merged.update(zip(names, joined.reshape(len(names), -1), strict=True))
-    return {name: merged[name] for name in layout.names}
-
-
-def _merged_turns(parts: Sequence[Columns]) -> TurnColumns | None:
-    turns = [part.turns for part in parts if part.turns is not None]
-    return TurnColumns.merge(*turns) if len(turns) == len(parts) else None
+    return {name: merged[name] for name in all_names}
 
 
 def _with_missing_labels(part: Columns, names: Sequence[str]) -> Mapping[str, Array]:
     n_tokens = part.by_name["n_tokens"]
     missing = n_tokens.double() * np.nan if is_tensor(n_tokens) else np.full(len(n_tokens), np.nan)
     return {name: part.by_name.get(name, missing) for name in names}
-
-
-def _extreme(pick: Any, versions: list[int | None]) -> int | None:
-    known = [version for version in versions if version is not None]
-    return pick(known) if known else None
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
@@ -29,7 +28,12 @@ def histograms(d: Array, *, valid: Array) -> Array:
     Source: formulas, section 3.
     """
     rows = d.reshape(len(d), -1)
-    counts = _tensor_counts(rows) if is_tensor(d) else _counts(rows)
+    if is_tensor(d):
+        counts = _tensor_counts(rows)
+    else:
+        # numpy sorts with vector instructions, which is faster than a table lookup for each token.
+        ends = [np.searchsorted(row, EDGES) for row in np.sort(rows)]
+        counts = np.diff(ends, prepend=0, append=rows.shape[1])
     counts[:, ZERO_BIN] -= (~valid).sum()
     return counts
 
@@ -53,12 +57,6 @@ def histogram_in_place(d: Array, *, n_absent: int) -> Array:
     counts: Array = ends[1:] - ends[:-1]
     counts[ZERO_BIN] -= n_absent
     return counts
-
-
-def _counts(d: Array) -> Array:
-    # numpy sorts with vector instructions, which is faster than a table lookup for each token.
-    ends = [np.searchsorted(row, EDGES) for row in np.sort(d)]
-    return np.diff(ends, prepend=0, append=d.shape[1])
 
 
 def _tensor_counts(d: Array) -> Array:
@@ -118,35 +116,27 @@ def abs_quantiles(counts: Array, fractions: Sequence[float], *, largest: Array) 
     folded = counts[:, ZERO_BIN:].astype(np.float64)
     folded[:, 1:] += counts[:, ZERO_BIN - 1 :: -1]
     # Python numbers from here on, which are faster than arrays for a few values.
-    distributions = [
-        _AbsDistribution(*row) for row in zip(np.add.accumulate(folded, 1).tolist(), largest.tolist(), strict=True)
-    ]
-    return [[distribution.quantile(fraction) for fraction in fractions] for distribution in distributions]
+    rows = zip(np.add.accumulate(folded, 1).tolist(), largest.tolist(), strict=True)
+    return [[_abs_quantile(cumulative, top, fraction) for fraction in fractions] for cumulative, top in rows]
 
 
-@dataclass(frozen=True, slots=True)
-class _AbsDistribution:
-    """The number of tokens with |d| up to the end of each bin, and the largest |d|."""
+def _abs_quantile(cumulative: list[float], largest: float, fraction: float) -> float:
+    """Args: cumulative: the number of tokens with |d| up to the end of each bin."""
+    last = cumulative[-1] - 1
+    if last < 0:
+        return math.nan
+    position = fraction * last
+    rank = math.floor(position)
+    below, above = (_abs_value_at(at, cumulative, largest) for at in (rank, min(rank + 1, last)))
+    return below + (position - rank) * (above - below)
 
-    cumulative: list[float]
-    largest: float
 
-    def quantile(self, fraction: float) -> float:
-        last = self.cumulative[-1] - 1
-        if last < 0:
-            return math.nan
-        position = fraction * last
-        rank = math.floor(position)
-        below, above = self._value_at(rank), self._value_at(min(rank + 1, last))
-        return below + (position - rank) * (above - below)
-
-    def _value_at(self, rank: float) -> float:
-        """Return |d| of the token at a rank, counted from 0; the last is the largest."""
-        if rank == self.cumulative[-1] - 1:
-            return self.largest
-        bin_ = min(bisect_right(self.cumulative, rank), _OVERFLOW)
-        before = self.cumulative[bin_ - 1] if bin_ else 0.0
-        high = self.largest if bin_ == _OVERFLOW else _ABS_EDGES[bin_ + 1]
-        share = (rank - before + 0.5) / (self.cumulative[bin_] - before)
-        value = _ABS_EDGES[bin_] + share * (high - _ABS_EDGES[bin_])
-        return min(value, self.largest)
+def _abs_value_at(rank: float, cumulative: list[float], largest: float) -> float:
+    """Return |d| of the token at a rank, counted from 0; the last is the largest."""
+    if rank == cumulative[-1] - 1:
+        return largest
+    bin_ = min(bisect_right(cumulative, rank), _OVERFLOW)
+    before = cumulative[bin_ - 1] if bin_ else 0.0
+    high = largest if bin_ == _OVERFLOW else _ABS_EDGES[bin_ + 1]
+    share = (rank - before + 0.5) / (cumulative[bin_] - before)
+    return min(_ABS_EDGES[bin_] + share * (high - _ABS_EDGES[bin_]), largest)

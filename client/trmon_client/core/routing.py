@@ -54,10 +54,7 @@ def flips(rollout_ids: Any, train_ids: Any, *, mask: Any = None) -> RouterFlips:
         )
     differs = _on_host((_sorted(rollout) != _sorted(train)).any(-1))
     known = _on_host(((rollout >= 0) & (train >= 0)).all(-1)) & _counted(mask, differs.shape[:-1])[..., None]
-    return _summary(differs & known, known)
-
-
-def _summary(flipped: Array, known: Array) -> RouterFlips:
+    flipped = differs & known
     layers, tokens = tuple(range(flipped.ndim - 1)), known.any(-1)
     n_routings, n_tokens = int(known.sum()), int(tokens.sum())
     with np.errstate(invalid="ignore"):

@@ -27,6 +27,7 @@ from trmon_client.core.divergence.logits import (
     target,
 )
 from trmon_client.core.divergence.vocabulary_sums import DivergenceSums, Softmax, VocabularyShards
+from trmon_client.core.inputs.checked_inputs import with_one_position
 
 REDUCTIONS: dict[str, tuple[str, ...]] = {
     "kl": ("max", "sum", "argmax"),
@@ -53,9 +54,8 @@ def reduce_divergences(by_quantity: dict[str, Array], *, mask: Array, kl_is: KlI
     Source: formulas, section 4.
     """
     if not mask.shape[1]:
-        # Reductions require a position, so add one that does not count.
-        mask = _with_one_position(mask)
-        by_quantity = {quantity: _with_one_position(array) for quantity, array in by_quantity.items()}
+        mask = with_one_position(mask)
+        by_quantity = {quantity: with_one_position(array) for quantity, array in by_quantity.items()}
     xp = functions_of(mask)
     found = {"n_tokens": xp.sum(mask, -1), "n_unbounded": xp.sum(mask & (by_quantity["kl"] == np.inf), -1)}
     for quantity, array in by_quantity.items():
@@ -77,11 +77,6 @@ def _reduce(array: Array, *, mask: Array, name: str) -> Array:
     return xp.where(xp.sum(mask, -1) > 0, xp.argmax(counting, -1), int(spec.identity))
 
 
-def _with_one_position(array: Array) -> Array:
-    shape = (array.shape[0], 1)
-    return array.new_zeros(shape) if is_tensor(array) else np.zeros(shape, array.dtype)
-
-
 def blockwise_divergences(
     logits: CheckedLogits, *, rollout: str, target: str, tv: bool, pi_squared: bool = False
 ) -> dict[str, Array]:
@@ -97,16 +92,11 @@ def blockwise_divergences(
     with np.errstate(all="ignore"):
         for block in logits.blocks():
             p, q = (Softmax.of(logits.read(name, block)) for name in (rollout, target))
-            computed = _divergences(p, q, tv=tv, pi_squared=pi_squared)
+            computed = DivergenceSums.of(p, q, squares=pi_squared).divergences()
+            if tv:
+                computed["tv"] = p.xp.sum(p.xp.abs(p.probabilities() - q.probabilities()), -1) / 2
             for quantity, array in found.items():
                 array[block] = to_computable(computed[quantity], logits.device)
-    return found
-
-
-def _divergences(p: Softmax, q: Softmax, *, tv: bool, pi_squared: bool) -> dict[str, Array]:
-    found = DivergenceSums.of(p, q, squares=pi_squared).divergences()
-    if tv:
-        found["tv"] = p.xp.sum(p.xp.abs(p.probabilities() - q.probabilities()), -1) / 2
     return found
 
 
@@ -322,7 +312,8 @@ def _topk(
         raise ValueError(
             f"topk_logprobs has dtype {logprobs.dtype}; expected float32 or float64: half precision proves nothing"
         )
-    ids = per_token("topk_ids", ids, shape=(*shape, _n_returned(ids)), device=device, kinds="i")
+    n_returned = int(ids.shape[-1]) if getattr(ids, "ndim", 0) == 3 else 1
+    ids = per_token("topk_ids", ids, shape=(*shape, n_returned), device=device, kinds="i")
     logprobs = per_token("topk_logprobs", logprobs, shape=tuple(ids.shape), device=device, kinds="f")
     cast = functions_of(inputs.mask).cast
     return topk_certificate.TopK(
@@ -334,7 +325,3 @@ def _topk(
         ),
         vocabulary=inputs.vocabulary,
     )
-
-
-def _n_returned(ids: Array) -> int:
-    return int(ids.shape[-1]) if getattr(ids, "ndim", 0) == 3 else 1

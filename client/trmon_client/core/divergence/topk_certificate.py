@@ -78,12 +78,15 @@ class TopKSupport:
         xp = topk.xp
         ids, logp = topk.ids, topk.logprobs
         if sampled:
-            ids = _append(ids, topk.sampled_ids)
-            logp = _append(logp, topk.sampled_logprobs)
+            ids = xp.concatenate([ids, topk.sampled_ids[..., None]], -1)
+            logp = xp.concatenate([logp, topk.sampled_logprobs[..., None]], -1)
         returned = (ids >= 0) & (ids < topk.vocabulary) & is_sound(logp)
-        order = _stable_order(xp.where(returned, ids, topk.vocabulary))
+        keys = xp.where(returned, ids, topk.vocabulary)
+        order = keys.argsort(dim=-1, stable=True) if is_tensor(keys) else keys.argsort(-1, kind="stable")
         ids, logp, returned = (_gather(array, order) for array in (ids, logp, returned))
-        kept = xp.where(_is_repeated(ids), False, returned)
+        is_repeated = ids != ids
+        is_repeated[..., 1:] = ids[..., 1:] == ids[..., :-1]
+        kept = xp.where(is_repeated, False, returned)
         # Ids are sorted, so the first entry is in S unless S is empty.
         first = xp.where(returned[..., :1], ids[..., :1], 0)
         logp = xp.where(kept, xp.at_most(logp, 0.0), 0.0)
@@ -123,22 +126,6 @@ def _trainer_probabilities(logits: CheckedLogits, *, target: str, support: TopKS
         log_q[block] = _gather(q.logits, ids) - support.xp.log(q.total)[..., None]
         rest[block] = support.xp.sum(_zero_at(q.weights, ids), -1) / q.total
     return log_q, rest
-
-
-def _is_repeated(sorted_ids: Array) -> Array:
-    repeated = sorted_ids != sorted_ids
-    repeated[..., 1:] = sorted_ids[..., 1:] == sorted_ids[..., :-1]
-    return repeated
-
-
-def _append(array: Array, column: Array) -> Array:
-    if is_tensor(array):
-        return functions_of(array).concatenate([array, column[..., None]], -1)
-    return np.concatenate([array, column[..., None]], -1)
-
-
-def _stable_order(keys: Array) -> Array:
-    return keys.argsort(dim=-1, stable=True) if is_tensor(keys) else keys.argsort(-1, kind="stable")
 
 
 def _gather(array: Array, indices: Array) -> Array:

@@ -82,7 +82,6 @@ def _tensor(name: str, array: Array) -> Array:
 
 
 def _divergences_from_sums(sums: dict[str, Array]) -> dict[str, Array]:
-    """Return the divergences computed from the sums of the kernel, in float64."""
     z, w, z_eps = _nan_if_none(sums["z"]), _nan_if_none(sums["w"]), sums["z_eps"]
     mean_eps = z_eps / z
     log_mean_exp = torch.log(w / z) + (sums["top_b"] - sums["top_a"] - sums["shift"])

@@ -119,7 +119,7 @@ class GivenBatch:
             old_version=policy_version("old_version", self.old_version),
             turns=read_turns(optional, turn_ids=self.turn_ids, turn_offsets=self.turn_offsets, mask=counts),
         )
-        return inputs if whole.shape[1] else _with_one_position(inputs)
+        return inputs if whole.shape[1] else inputs.mapped(with_one_position)
 
 
 def check_inputs(**given: Any) -> CheckedInputs:
@@ -128,22 +128,17 @@ def check_inputs(**given: Any) -> CheckedInputs:
 
 
 def _is_absent(logprobs: Any) -> bool:
-    """Return whether log-probs are not given: None, or a list of None."""
     return logprobs is None or (
         isinstance(logprobs, (list, tuple)) and bool(logprobs) and all(row is None for row in logprobs)
     )
 
 
-def _with_one_position(inputs: CheckedInputs) -> CheckedInputs:
-    """Return inputs [B, 0] with one position that does not count, because reductions require a position."""
-
-    def widen(array: Array) -> Array:
-        if array.ndim == 1:
-            return array
-        shape = (array.shape[0], 1)
-        return array.new_zeros(shape) if is_tensor(array) else np.zeros(shape, array.dtype)
-
-    return inputs.mapped(widen)
+def with_one_position(array: Array) -> Array:
+    """Return [B, 0] with one position that does not count, since reductions require one; [B] as it is."""
+    if array.ndim == 1:
+        return array
+    shape = (array.shape[0], 1)
+    return array.new_zeros(shape) if is_tensor(array) else np.zeros(shape, array.dtype)
 
 
 MAX_LOGPROB = 1e-4
@@ -170,15 +165,6 @@ def valid_tokens(inputs: CheckedInputs) -> Array:
         logp = array if array.itemsize >= 4 else inputs.functions.cast(array, "f4")
         valid = valid & is_sound(logp)
     return valid
-
-
-def positive_tokens(inputs: CheckedInputs) -> Array:
-    """Return where a token counts and a given log-prob is an impossible probability, bool [B, T]."""
-    positive = inputs.mask & False
-    for array in inputs.logprobs.values():
-        logp = array if array.itemsize >= 4 else inputs.functions.cast(array, "f4")
-        positive = positive | (logp > MAX_LOGPROB)
-    return positive & inputs.mask
 
 
 def is_sound(logp: Array) -> Array:

@@ -20,8 +20,7 @@ from trmon_client.core.arrays import (
     is_tensor,
     to_computable,
 )
-from trmon_client.core.inputs import tokens
-from trmon_client.core.inputs.tokens import InputLayout, is_ragged, pad_rows, to_rows
+from trmon_client.core.inputs.tokens import InputLayout, is_ragged, pad_packed, pad_rows, to_rows
 
 INT64 = np.iinfo(np.int64)
 
@@ -75,7 +74,7 @@ class OptionalInputs:
         flat = argument_to_computable(name, value, self.device)
         array = self._check(name, flat, [self.shape[:1], (sum(lengths),)], kinds)
         # If there are as many sequences as tokens, the values are per sequence.
-        return array if len(array) == self.shape[0] else tokens.pad_packed(array, lengths=lengths)
+        return array if len(array) == self.shape[0] else pad_packed(array, lengths=lengths)
 
     def of_tokens(self, name: str, value: Any, *, kinds: str) -> Array:
         """Return an argument with one number per token, [B, T]; values after the end of a sequence are undefined."""
@@ -83,7 +82,7 @@ class OptionalInputs:
             return self._check(name, self._padded(name, value), [self.shape], kinds)
         lengths = list(self.layout.lengths or ())
         flat = argument_to_computable(name, value, self.device)
-        return tokens.pad_packed(self._check(name, flat, [(sum(lengths),)], kinds), lengths=lengths)
+        return pad_packed(self._check(name, flat, [(sum(lengths),)], kinds), lengths=lengths)
 
     def _padded(self, name: str, value: Any) -> Array:
         if self.layout.lengths is None or not is_ragged(value):
@@ -164,26 +163,24 @@ def read_turns(optional: OptionalInputs, *, turn_ids: Any, turn_offsets: Any, ma
         raise ValueError("turn_ids and turn_offsets are both given; expected one of them")
     if turn_offsets is not None:
         return _of_offsets(turn_offsets, optional)
-    return None if turn_ids is None else _of_ids(turn_ids, optional, mask=mask)
-
-
-def _of_ids(turn_ids: Any, optional: OptionalInputs, *, mask: Array) -> TurnInputs:
+    if turn_ids is None:
+        return None
     functions = functions_of(mask)
     ids = functions.where(mask, functions.cast(optional.of_tokens("turn_ids", turn_ids, kinds="i"), "i8"), -1)
-    n_turns = np.maximum(_last_ids(ids), -1) + 1
+    n_turns = np.zeros(ids.shape[0], np.int64)
+    if ids.shape[1]:  # the largest id of each sequence, for which a device is awaited
+        n_turns = np.maximum(to_computable(functions.max(ids, -1), None).astype(np.int64), -1) + 1
     _check_number("turn_ids", n_turns)
     return TurnInputs(ids, n_turns)
 
 
-def _last_ids(ids: Array) -> Array:
-    """Return the largest id of each sequence, numpy int64 [B]; waits for a device."""
-    if not ids.shape[1]:
-        return np.full(ids.shape[0], -1)
-    return to_computable(functions_of(ids).max(ids, -1), None).astype(np.int64)
-
-
 def _of_offsets(turn_offsets: Any, optional: OptionalInputs) -> TurnInputs:
-    starts = _rows_of_starts(turn_offsets, n_sequences=optional.shape[0], like=optional.like)
+    n_sequences = optional.shape[0]
+    if not isinstance(turn_offsets, Sequence) and getattr(turn_offsets, "ndim", 0) != 2:
+        raise ValueError("turn_offsets must be a list with the starts of the turns of each sequence")
+    if len(turn_offsets) != n_sequences:
+        raise ValueError(f"turn_offsets has {len(turn_offsets)} sequences; expected {n_sequences} like {optional.like}")
+    starts = [_starts(f"turn_offsets[{index}]", row) for index, row in enumerate(turn_offsets)]
     n_turns = np.array([len(row) for row in starts], np.int64)
     _check_number("turn_offsets", n_turns)
     horizon = optional.shape[1]
@@ -193,15 +190,6 @@ def _of_offsets(turn_offsets: Any, optional: OptionalInputs) -> TurnInputs:
     np.add.at(begun, (np.repeat(np.arange(len(starts)), n_turns), positions), 1)
     ids = begun[:, :horizon].cumsum(1, dtype=np.int32) - 1
     return TurnInputs(to_computable(ids, optional.device), n_turns)
-
-
-def _rows_of_starts(turn_offsets: Any, *, n_sequences: int, like: str) -> list[Array]:
-    """Return the starts of each sequence's turns, int64. Errors: ValueError naming the sequence that is wrong."""
-    if not isinstance(turn_offsets, Sequence) and getattr(turn_offsets, "ndim", 0) != 2:
-        raise ValueError("turn_offsets must be a list with the starts of the turns of each sequence")
-    if len(turn_offsets) != n_sequences:
-        raise ValueError(f"turn_offsets has {len(turn_offsets)} sequences; expected {n_sequences} like {like}")
-    return [_starts(f"turn_offsets[{index}]", row) for index, row in enumerate(turn_offsets)]
 
 
 def _starts(name: str, given: Any) -> Array:

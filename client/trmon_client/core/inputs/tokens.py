@@ -156,7 +156,18 @@ def read_token_inputs(given: dict[str, Any], *, mask: Any, cu_seqlens: Any, devi
         tokens = _from_ragged(given, mask, device)
     else:
         tokens = _from_arrays(given, mask, device)
-    _check_tokens(tokens.logprobs, tokens.mask)
+    (first, reference), *rest = {**tokens.logprobs, "mask": tokens.mask}.items()
+    shape = tuple(reference.shape)
+    if len(shape) != 2:
+        raise ValueError(f"{first} has shape {shape}; expected two dimensions, [sequences, tokens]")
+    for name, array in rest:
+        if tuple(array.shape) != shape:
+            raise ValueError(f"{name} has shape {tuple(array.shape)}; expected {shape} like {first}")
+    for name, array in tokens.logprobs.items():
+        if dtype_kind(array) != "f":
+            raise ValueError(f"{name} has dtype {array.dtype}; expected a floating dtype")
+    if dtype_kind(tokens.mask) not in "bif":
+        raise ValueError(f"mask has dtype {tokens.mask.dtype}; expected booleans, integers or floats")
     return tokens
 
 
@@ -212,18 +223,3 @@ def _from_ragged(given: dict[str, Any], mask: Any, device: Device) -> TokenInput
     if not is_ragged(mask):
         raise ValueError(f"mask is an array; expected a list of 1-D arrays like {first}, or None if all tokens count")
     return TokenInputs(padded, pad_rows("mask", to_rows("mask", mask, device), like=like), layout)
-
-
-def _check_tokens(logprobs: dict[str, Array], mask: Array) -> None:
-    (first, reference), *rest = {**logprobs, "mask": mask}.items()
-    shape = tuple(reference.shape)
-    if len(shape) != 2:
-        raise ValueError(f"{first} has shape {shape}; expected two dimensions, [sequences, tokens]")
-    for name, array in rest:
-        if tuple(array.shape) != shape:
-            raise ValueError(f"{name} has shape {tuple(array.shape)}; expected {shape} like {first}")
-    for name, array in logprobs.items():
-        if dtype_kind(array) != "f":
-            raise ValueError(f"{name} has dtype {array.dtype}; expected a floating dtype")
-    if dtype_kind(mask) not in "bif":
-        raise ValueError(f"mask has dtype {mask.dtype}; expected booleans, integers or floats")

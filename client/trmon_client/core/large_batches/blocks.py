@@ -120,7 +120,11 @@ def row_blocks(mask: Array, *sizes: int) -> list[list[RowBlock]]:
     """
     n_sequences, horizon = mask.shape
     if not mask[:, -1].all():
-        horizons = _horizons(mask)
+        # The position after which no token of a sequence counts: a multiple of DOT_LENGTH, or the end.
+        horizon = mask.shape[1]
+        pieces = np.logical_or.reduceat(mask, np.arange(0, horizon, DOT_LENGTH), axis=1)
+        n_unused = np.where(pieces.any(-1), pieces[:, ::-1].argmax(-1), pieces.shape[1] - 1)
+        horizons = np.minimum((pieces.shape[1] - n_unused) * DOT_LENGTH, horizon)
         order = np.argsort(-horizons, kind="stable")
         return [list(_blocks_of_similar_length(horizons[order], order, max_tokens=size)) for size in sizes]
     strides = [max(1, size // horizon) for size in sizes]
@@ -133,14 +137,6 @@ def row_blocks(mask: Array, *sizes: int) -> list[list[RowBlock]]:
 def sequence_positions(rows: slice | Array) -> Array:
     """Return the positions of the sequences in the batch, int64 [rows]."""
     return np.arange(rows.start, rows.stop) if isinstance(rows, slice) else rows
-
-
-def _horizons(mask: Array) -> Array:
-    """Return the position after which no token of a sequence counts: a multiple of DOT_LENGTH, or the end, [B]."""
-    horizon = mask.shape[1]
-    pieces = np.logical_or.reduceat(mask, np.arange(0, horizon, DOT_LENGTH), axis=1)
-    n_unused = np.where(pieces.any(-1), pieces[:, ::-1].argmax(-1), pieces.shape[1] - 1)
-    return np.minimum((pieces.shape[1] - n_unused) * DOT_LENGTH, horizon)
 
 
 def _blocks_of_similar_length(horizons: Array, rows: Array, *, max_tokens: int) -> Iterator[RowBlock]:

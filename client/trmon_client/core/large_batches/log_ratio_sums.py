@@ -45,7 +45,10 @@ def log_ratio_sums(
     d, terms, *logp = scratch.buffers("f4", 2 + len(given.logprobs), shape)
     (flags,) = scratch.buffers("?", 1, shape)
     block = Block.of(given, buffers=logp)
-    found = _token_columns(block)
+    found = {"n_tokens": block.n_tokens, "n_invalid": block.n_counted - block.n_tokens}
+    for name, of_policy in block.logp.items():
+        found[SUM_LOGP[name]] = NUMPY.sum(of_policy, -1)
+        found[SUM_SQ_LOGP[name]] = NUMPY.sum_product(of_policy, of_policy, -1)
     if POLICIES[0] in block.logp:
         found |= _rollout_columns(block, counts=given.mask, flags=flags)
         found["n_positive"] = n_positive(given, n_invalid=found["n_invalid"])
@@ -99,14 +102,6 @@ class LogRatio:
 
     def _count(self, flags: Array | None) -> Array:
         return np.zeros(len(self.d), np.int64) if flags is None else NUMPY.count(flags, -1)
-
-
-def _token_columns(block: Block) -> dict[str, Array]:
-    found = {"n_tokens": block.n_tokens, "n_invalid": block.n_counted - block.n_tokens}
-    for name, logp in block.logp.items():
-        found[SUM_LOGP[name]] = NUMPY.sum(logp, -1)
-        found[SUM_SQ_LOGP[name]] = NUMPY.sum_product(logp, logp, -1)
-    return found
 
 
 def _rollout_columns(block: Block, *, counts: Array, flags: Array) -> dict[str, Array]:

@@ -113,7 +113,10 @@ def reduce_large_batch(inputs: CheckedInputs, *, clip: ClipRange) -> Columns:
 
     The threads end with the call, so that a trainer can fork afterwards. Source: formulas, section 3.
     """
-    tasks = deque(_tasks(inputs, clip=clip))
+    float32_blocks, float64_blocks = row_blocks(inputs.mask, FLOAT32_BLOCK_TOKENS, FLOAT64_BLOCK_TOKENS)
+    tasks = deque[Callable[[ScratchBuffers], BlockSums]]()
+    tasks.extend(partial(log_ratio_sums, inputs, block, clip=clip) for block in float32_blocks)
+    tasks.extend(partial(ratio_sums, inputs, block) for block in reversed(float64_blocks))
     parts: list[BlockSums] = []
     own, other = ScratchBuffers.of_thread(2)
     # The threads start at opposite ends: equal steps would make them wait for the interpreter lock.
@@ -127,18 +130,9 @@ def reduce_large_batch(inputs: CheckedInputs, *, clip: ClipRange) -> Columns:
     return finish_columns(parts)
 
 
-def _tasks(inputs: CheckedInputs, *, clip: ClipRange) -> list[Callable[[ScratchBuffers], BlockSums]]:
-    float32_blocks, float64_blocks = row_blocks(inputs.mask, FLOAT32_BLOCK_TOKENS, FLOAT64_BLOCK_TOKENS)
-    return [
-        *(partial(log_ratio_sums, inputs, block, clip=clip) for block in float32_blocks),
-        *(partial(ratio_sums, inputs, block) for block in reversed(float64_blocks)),
-    ]
-
-
 def _run_tasks(
     next_task: Callable[[], Callable[[ScratchBuffers], BlockSums]], parts: list[BlockSums], scratch: ScratchBuffers
 ) -> None:
-    """Run tasks until none is left."""
     with np.errstate(all="ignore"):
         while True:
             try:

@@ -84,19 +84,17 @@ def parse_calibration(spec: Any, criteria: tuple[Criterion, ...]) -> tuple[tuple
             raise PolicyError(
                 "calibrate takes ceiling or floor: with floor, the bounds of the criteria are the ceilings"
             )
-        return criteria, Calibration(floor=_parse_floor(spec["floor"], criteria), **given)
+        floors = spec["floor"]
+        if not isinstance(floors, list | tuple) or len(floors) != len(criteria):
+            raise PolicyError(f"calibrate.floor must be a list of {len(criteria)} bounds, one per criterion")
+        limits = tuple(_parse_limits(limits, criterion) for limits, criterion in zip(floors, criteria, strict=True))
+        return criteria, Calibration(floor=limits, **given)
     ceilings = _parse_ceiling(spec.get("ceiling"), criteria)
     # Other pairs are never calibrated: staleness grows with warm-up and the update index.
     measured = (replace(c, pair="mismatch_or_primary") if c.pair == "primary" else c for c in criteria)
     widened = tuple(_at_ceiling(criterion, ceilings.get(criterion.statistic)) for criterion in measured)
     floor = tuple((criterion.lower, criterion.upper) for criterion in criteria)
     return widened, Calibration(floor=floor, **given)
-
-
-def _parse_floor(floor: Any, criteria: tuple[Criterion, ...]) -> tuple[Limits, ...]:
-    if not isinstance(floor, list | tuple) or len(floor) != len(criteria):
-        raise PolicyError(f"calibrate.floor must be a list of {len(criteria)} bounds, one per criterion")
-    return tuple(_parse_limits(limits, criterion) for limits, criterion in zip(floor, criteria, strict=True))
 
 
 def _parse_limits(limits: Any, criterion: Criterion) -> Limits:

@@ -173,7 +173,6 @@ class Criterion(Bounds):
 
     @property
     def is_ratio(self) -> bool:
-        """Whether the bounds apply to a ratio."""
         return self.measured.is_ratio
 
     @property
@@ -347,7 +346,6 @@ class TokenRule(Bounds):
 
     @property
     def is_ratio(self) -> bool:
-        """Whether the bounds apply to a ratio."""
         return self.kind.is_ratio
 
     @property

@@ -152,7 +152,9 @@ class Decision:
         """[B] float64: the value of the statistic that failed, nan where none failed."""
         values, where = self._all_nan()
         for criterion, compared, failed in self._failures():
-            values = where(failed, _natural_value(criterion, compared), values)
+            with np.errstate(all="ignore"):
+                natural = functions_of(compared).exp(compared) if criterion.measured.is_ratio else compared
+            values = where(failed, natural, values)
         return values
 
     @cached_property
@@ -201,13 +203,6 @@ class Decision:
         for index, (criterion, compared) in enumerate(zip(self.policy.criteria, self.compared, strict=True)):
             if compared is not None:
                 yield criterion, compared, self.codes == FIRST_CRITERION + index
-
-
-def _natural_value(criterion: Criterion, compared: Array) -> Array:
-    if not criterion.measured.is_ratio:
-        return compared
-    with np.errstate(all="ignore"):
-        return functions_of(compared).exp(compared)
 
 
 class SoftMask:

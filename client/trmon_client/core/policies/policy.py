@@ -20,15 +20,6 @@ from trmon_client.core.policies.criteria import (
     TurnCriterion,
     checked_bound,
 )
-from trmon_client.core.policies.presets import (
-    PRESETS,
-    TOKEN_POLICIES,
-    VERL_PRESETS,
-    PresetBounds,
-    preset_criteria,
-    preset_token_rule,
-    sequence_weight_rule,
-)
 from trmon_client.core.policies.sequence_statistics import PolicyError
 from trmon_client.core.reduction.token_terms import RATIOS
 
@@ -182,7 +173,7 @@ def preset(
     Errors: PolicyError for an unknown name, a keyword that the preset does not take, or a bound or tau out of range.
     Source: formulas, section 6.
     """
-    bounds = PresetBounds(delta, lower, upper)
+    bounds = presets.PresetBounds(delta, lower, upper)
     changed, published = _preset(name, bounds) if bounds.given() else _published(name), _published(name)
     if changed == published and soft_tau is None:
         return published
@@ -193,31 +184,30 @@ def preset(
 
 def preset_names() -> tuple[str, ...]:
     """Return the names that `preset` knows."""
-    return (*PRESETS, *TOKEN_POLICIES, *VERL_PRESETS)
+    return (*presets.PRESETS, *presets.TOKEN_POLICIES, *presets.VERL_PRESETS)
 
 
 @cache
 def _published(name: str) -> Policy:
     """Return the preset with its default bounds, one cached object for all runs."""
-    return _preset(name, PresetBounds())
+    return _preset(name, presets.PresetBounds())
 
 
-def _preset(name: str, bounds: PresetBounds) -> Policy:
-    if name in VERL_PRESETS:
+def _preset(name: str, bounds: presets.PresetBounds) -> Policy:
+    if name in presets.VERL_PRESETS:
         if bounds.given():
             raise PolicyError(f"{name} takes no bounds; give verl's options as a mapping to change them")
-        return Policy(name, *presets.rules_from_verl(VERL_PRESETS[name])[1:])
-    if name in TOKEN_POLICIES:
-        return Policy(name, (), (preset_token_rule(name, bounds),))
-    criteria = preset_criteria(name, bounds)
-    published = PRESETS[name]
-    tokens = (sequence_weight_rule(published.weights, criteria),) if published.weights else ()
+        return Policy(name, *presets.rules_from_verl(presets.VERL_PRESETS[name])[1:])
+    if name in presets.TOKEN_POLICIES:
+        return Policy(name, (), (presets.preset_token_rule(name, bounds),))
+    criteria = presets.preset_criteria(name, bounds)
+    published = presets.PRESETS[name]
+    tokens = (presets.sequence_weight_rule(published.weights, criteria),) if published.weights else ()
     policy = Policy(name, criteria, tokens)
     return _calibrated(policy, {}) if published.is_calibrated else policy
 
 
 def _changed_preset(spec: Mapping[str, Any]) -> Policy:
-    """Return the preset of a spec of its name with `calibrate`, `soft_tau` or both."""
     if not isinstance(spec["name"], str):
         raise PolicyError(f"name must be that of a preset, got {type(spec['name']).__name__}")
     policy = preset(spec["name"], soft_tau=spec.get("soft_tau"))

@@ -176,22 +176,14 @@ def _trm(bounds: PresetBounds) -> tuple[Criterion, ...]:
     return (*_trm_max(bounds), *_trm_avg(PresetBounds()))
 
 
-def _single_criterion(criterion: Criterion, source: str) -> Preset:
+def _single_criterion(criterion: Criterion, source: str, *, is_symmetric: bool = False) -> Preset:
+    """Return the preset of one criterion. Args: is_symmetric: of a ratio, whose single bound u means [1/u, u]."""
+
     def build(bounds: PresetBounds) -> tuple[Criterion, ...]:
         lower = criterion.lower if bounds.lower is None else bounds.lower
         upper = criterion.upper if bounds.upper is None else bounds.upper
-        return (replace(criterion, lower=lower, upper=upper),)
-
-    return Preset(("lower", "upper"), build, source)
-
-
-def _symmetric_ratio(criterion: Criterion, source: str) -> Preset:
-    """Return the preset of one ratio; a single bound u means [1/u, u]."""
-
-    def build(bounds: PresetBounds) -> tuple[Criterion, ...]:
-        if not bounds.given():
-            return (criterion,)
-        lower, upper = two_sided_ratio(bounds, of=criterion.statistic)
+        if is_symmetric and bounds.given():
+            lower, upper = two_sided_ratio(bounds, of=criterion.statistic)
         return (replace(criterion, lower=lower, upper=upper),)
 
     return Preset(("lower", "upper"), build, source)
@@ -228,8 +220,10 @@ PRESETS: dict[str, Preset] = {
     "close_versions": _single_criterion(
         Criterion("version_lag", upper=MAX_LAG), "the staleness limit of AReaL, as a mask"
     ),
-    "seq_mean_k1": _symmetric_ratio(Criterion("geo_ratio", _MISMATCH_OR_PRIMARY, 0.999, 1.001), "verl"),
-    "seq_sum_k1": _symmetric_ratio(Criterion("seq_ratio", _MISMATCH_OR_PRIMARY, 0.5, 2.0), "verl"),
+    "seq_mean_k1": _single_criterion(
+        Criterion("geo_ratio", _MISMATCH_OR_PRIMARY, 0.999, 1.001), "verl", is_symmetric=True
+    ),
+    "seq_sum_k1": _single_criterion(Criterion("seq_ratio", _MISMATCH_OR_PRIMARY, 0.5, 2.0), "verl", is_symmetric=True),
     "seq_mean_k2": _single_criterion(Criterion("mean_k2", _MISMATCH_OR_PRIMARY, upper=0.01), "verl"),
     "seq_mean_k3": _single_criterion(Criterion("mean_k3", _MISMATCH_OR_PRIMARY, upper=0.01), "verl"),
     "seq_sum_k2": _single_criterion(Criterion("sum_k2", _MISMATCH_OR_PRIMARY, upper=2.5), "verl"),
@@ -288,8 +282,16 @@ def rules_from_verl(options: Mapping[str, Any]) -> Rules:
     unknown = [str(key)[:64] for key in options if key not in (*KEYS, CLASS_KEY)]
     if unknown:
         raise PolicyError(f"unknown key {', '.join(unknown[:4])}; verl's options are {', '.join(KEYS)}")
-    _check_normalization(options)
-    is_bypass, has_weights = _mode(options)
+    if _flag(options, "rollout_is_batch_normalize"):
+        raise PolicyError(
+            "rollout_is_batch_normalize: verl divides the weights by their mean over the batch of all ranks, which one "
+            "call does not hold; set it to false, and divide by that mean in the loss"
+        )
+    loss_type = options.get("loss_type")
+    if loss_type is not None and loss_type not in LOSS_TYPES:
+        raise PolicyError(f"loss_type must be one of {', '.join(LOSS_TYPES)}, got {loss_type!r:.64}")
+    is_bypass = _flag(options, "bypass_mode")
+    has_weights = not is_bypass or loss_type == "reinforce"
     parts = [*_all_rejection_rules(options.get("rollout_rs"), options.get("rollout_rs_threshold"))]
     if options.get("rollout_is") is not None:
         weights = _weight_rules(options["rollout_is"], options.get("rollout_is_threshold", DEFAULT_IS_THRESHOLD))
@@ -300,23 +302,6 @@ def rules_from_verl(options: Mapping[str, Any]) -> Rules:
     if is_bypass:
         return f"verl({', '.join(('bypass', *names))})"[:128], _of_total(rules[0]), _of_total(rules[1])
     return f"verl({', '.join(names) or 'disabled'})"[:128], *rules
-
-
-def _check_normalization(options: Mapping[str, Any]) -> None:
-    if _flag(options, "rollout_is_batch_normalize"):
-        raise PolicyError(
-            "rollout_is_batch_normalize: verl divides the weights by their mean over the batch of all ranks, which one "
-            "call does not hold; set it to false, and divide by that mean in the loss"
-        )
-
-
-def _mode(options: Mapping[str, Any]) -> tuple[bool, bool]:
-    """Return whether pi/mu is read, and whether the importance weights are applied."""
-    loss_type = options.get("loss_type")
-    if loss_type is not None and loss_type not in LOSS_TYPES:
-        raise PolicyError(f"loss_type must be one of {', '.join(LOSS_TYPES)}, got {loss_type!r:.64}")
-    is_bypass = _flag(options, "bypass_mode")
-    return is_bypass, not is_bypass or loss_type == "reinforce"
 
 
 def _flag(options: Mapping[str, Any], key: str) -> bool:

@@ -125,12 +125,6 @@ class RuleBlock:
         )
         return numerator, denominator
 
-    def token_advantages(self, rule: str) -> Array:
-        """Return advantages that broadcast to [b, T]. Errors: PolicyError naming the argument if it is missing."""
-        if self.advantages is None:
-            raise PolicyError(f"{rule} needs advantages, which were not given for this batch")
-        return self.advantages[:, None] if self.advantages.ndim == 1 else self.advantages
-
 
 @dataclass(frozen=True, slots=True)
 class RuleEffect:
@@ -208,7 +202,9 @@ def _divergence_effect(rule: TokenRule, block: RuleBlock, pair: Pair, *, diverge
 
     Args: divergence: with the sign of p - q.
     """
-    advantage = block.token_advantages(rule.rule)
+    if block.advantages is None:
+        raise PolicyError(f"{rule.rule} needs advantages, which were not given for this batch")
+    advantage = block.advantages[:, None] if block.advantages.ndim == 1 else block.advantages
     kept = ((advantage > 0) & (divergence <= rule.upper_compared)) | (
         (advantage <= 0) & (divergence >= rule.lower_compared)
     )

@@ -84,7 +84,11 @@ def kept_range(rule: TokenRule) -> tuple[float, float]:
 
 def _affected_fraction(columns: Columns, rule: TokenRule, pair: Pair) -> TokenFraction:
     if rule.rule in SEQUENCE_RULES:
-        fraction = _sequence_fraction(columns, rule, pair)
+        tokens, log_ratio = columns["n_tokens"], columns[f"{pair}_sum_d"]
+        least = -math.inf if rule.lower_compared is None else rule.lower_compared
+        most = math.inf if rule.upper_compared is None else rule.upper_compared
+        beyond = (log_ratio < least) | (log_ratio > most)
+        fraction = float(tokens[beyond].sum() / tokens.sum()) if tokens.sum() else math.nan
         return TokenFraction(fraction, fraction, fraction)
     if rule.kind.by_advantage:
         raise PolicyError(f"{rule.rule} reads the advantage and probability of each token, which are not stored")
@@ -94,15 +98,6 @@ def _affected_fraction(columns: Columns, rule: TokenRule, pair: Pair) -> TokenFr
         return _second_moment_fraction(columns.histograms[pair], rule)
     lower, upper = kept_range(rule)
     return fraction_outside(columns.histograms[pair], lower=lower, upper=upper)
-
-
-def _sequence_fraction(columns: Columns, rule: TokenRule, pair: Pair) -> float:
-    tokens, log_ratio = columns["n_tokens"], columns[f"{pair}_sum_d"]
-    lower, upper = rule.lower_compared, rule.upper_compared
-    beyond = (log_ratio < (-math.inf if lower is None else lower)) | (
-        log_ratio > (math.inf if upper is None else upper)
-    )
-    return float(tokens[beyond].sum() / tokens.sum()) if tokens.sum() else math.nan
 
 
 def _second_moment_fraction(counts: Array, rule: TokenRule) -> TokenFraction:

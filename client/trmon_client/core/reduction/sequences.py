@@ -12,10 +12,10 @@ from trmon_client.core.column_schema import COLUMNS, PAIR_STEMS, PAIRS, Pair, pr
 from trmon_client.core.columns import Columns
 from trmon_client.core.histogram import histograms
 from trmon_client.core.inputs.checked_inputs import (
+    MAX_LOGPROB,
     POLICIES,
     CheckedInputs,
     is_sound,
-    positive_tokens,
     valid_tokens,
 )
 from trmon_client.core.reduction.token_terms import (
@@ -106,7 +106,11 @@ def reduce_block(inputs: CheckedInputs, *, clip: ClipRange) -> Columns:
             sequence["n_prob_diff_half"] = n_half[ratios.pairs.index(of_rollout)]
             sequence["n_positive"] = n_positive(inputs, n_invalid=sequence["n_invalid"])
         if inputs.advantages is not None:
-            sequence |= _clip_columns(inputs.advantages, tokens, ratios, clip=clip)
+            advantages = inputs.advantages
+            dev = ratios.dev[ratios.pairs.index(clipped_pair(ratios.pairs))]
+            per_sequence = advantages if tokens.axis == -2 else advantages[:, None]
+            signs = time_last(advantages, axis=tokens.axis) if advantages.ndim == 2 else per_sequence
+            sequence |= clip_columns(tokens.xp, dev > clip.high, dev < -clip.low, advantages=signs, axis=tokens.axis)
         counts = dict(zip(ratios.pairs, histograms(ratios.d, valid=tokens.valid), strict=True))
     values |= {name: tokens.xp.cast(array, COLUMNS[name].dtype) for name, array in sequence.items()}
     values |= sequence_labels(inputs, valid=time_last(tokens.valid, axis=tokens.axis))
@@ -194,7 +198,11 @@ def n_positive(inputs: CheckedInputs, *, n_invalid: Array) -> Array:
     """Return the number of counting tokens with an impossible probability, [B]; they are among the invalid ones."""
     if isinstance(n_invalid, np.ndarray) and not n_invalid.any():
         return n_invalid
-    return inputs.functions.count(positive_tokens(inputs), -1)
+    positive = inputs.mask & False
+    for array in inputs.logprobs.values():
+        logp = array if array.itemsize >= 4 else inputs.functions.cast(array, "f4")
+        positive = positive | (logp > MAX_LOGPROB)
+    return inputs.functions.count(positive & inputs.mask, -1)
 
 
 def _ratio_columns(tokens: TokenBlock, ratios: TokenRatios, *, n_tokens: Array) -> dict[str, Array]:
@@ -209,13 +217,6 @@ def _ratio_columns(tokens: TokenBlock, ratios: TokenRatios, *, n_tokens: Array) 
     if len(tokens.policies) == len(POLICIES):
         found["sum_abs_is_dev"] = xp.sum(xp.abs(ratios.dev[2] - ratios.dev[0]), tokens.axis)
     return found
-
-
-def _clip_columns(advantages: Array, tokens: TokenBlock, ratios: TokenRatios, *, clip: ClipRange) -> dict[str, Array]:
-    dev = ratios.dev[ratios.pairs.index(clipped_pair(ratios.pairs))]
-    per_sequence = advantages if tokens.axis == -2 else advantages[:, None]
-    signs = time_last(advantages, axis=tokens.axis) if advantages.ndim == 2 else per_sequence
-    return clip_columns(tokens.xp, dev > clip.high, dev < -clip.low, advantages=signs, axis=tokens.axis)
 
 
 BLOCK_TOKENS = 1 << 14

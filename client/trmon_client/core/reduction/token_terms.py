@@ -46,7 +46,9 @@ class TokenBlock:
         policies = tuple(name for name in POLICIES if name in inputs.logprobs)
         axis = -2 if inputs.mask.shape[1] < TIME_FIRST_BELOW else -1
         counts = valid = time_last(inputs.mask, axis=axis)
-        raw = _stacked(xp, [time_last(inputs.logprobs[name], axis=axis) for name in policies], like=counts)
+        raw = xp.empty((len(policies), *counts.shape), "f8", getattr(counts, "device", None))
+        for row, name in zip(raw, policies, strict=True):
+            row[...] = time_last(inputs.logprobs[name], axis=axis)
         for sound in is_sound(raw):
             valid = valid & sound
         logp = xp.where(valid, raw, 0.0)
@@ -59,13 +61,6 @@ class TokenBlock:
 def time_last(array: Array, *, axis: int) -> Array:
     """Return an array [B, T] with time on the axis, as a view."""
     return array if axis == -1 else array.T
-
-
-def _stacked(xp: Arrays, arrays: list[Array], *, like: Array) -> Array:
-    stack = xp.empty((len(arrays), *like.shape), "f8", getattr(like, "device", None))
-    for row, array in zip(stack, arrays, strict=True):
-        row[...] = array
-    return stack
 
 
 RATIOS: dict[Pair, tuple[str, str]] = {
@@ -141,11 +136,7 @@ def clamp_log_ratio(xp: Arrays, d: Array) -> Array:
 
 
 def k3(xp: Arrays, d: Array, dev: Array) -> Array:
-    """Return rho - 1 - d, accurate for any d.
-
-    Args: dev: rho - 1, d clamped.
-    Source: [K]; formulas, section 3.
-    """
+    """Return rho - 1 - d, accurate for any d. Args: dev: rho - 1, d clamped. Source: [K]; formulas, section 3."""
     series = d * d * (0.5 + d * (1 / 6))
     return xp.where(xp.abs(d) < SERIES_BELOW, series, dev - d)
 

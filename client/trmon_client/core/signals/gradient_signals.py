@@ -92,13 +92,8 @@ BETS = (0.01, 0.03, 0.1, 0.3, 0.9)
 """The stakes lambda of the e-value, which is the mean over them."""
 
 
-def _log_growth() -> Array:
-    """Return log(1 + lambda (rho - 1)) at the lower edge of each bin of the histogram, [N_BINS, lambdas]."""
-    deviations = np.concatenate(([-1.0], np.expm1(EDGES)))
-    return np.log1p(deviations[:, None] * np.array(BETS))
-
-
-_LOG_GROWTH = _log_growth()
+_LOG_GROWTH = np.log1p(np.concatenate(([-1.0], np.expm1(EDGES)))[:, None] * np.array(BETS))
+"""log(1 + lambda (rho - 1)) at the lower edge of each bin of the histogram, [N_BINS, lambdas]."""
 
 
 def regression_signals(sequences: SequenceMatrix) -> dict[str, float]:

@@ -129,7 +129,11 @@ def group_signals(sequences: SequenceMatrix) -> dict[str, float]:
     groups = _Groups.of(ids)
     signals: dict[str, float] = {}
     if sequences.columns.primary is not None:
-        signals["group_ratio_variance"] = _ratio_variance(sequences, groups)
+        # The mean over groups of the variance of exp(S/T) on the primary pair.
+        geo = np.exp(sequences.of_column(f"{sequences.columns.primary}_sum_d") / sequences.lengths)
+        ordered = geo[groups.order]
+        [mean] = groups.means_of(_sq_deviations(ordered, groups) / groups.sizes)
+        signals["group_ratio_variance"] = mean
     if "reward" in sequences.columns:
         signals |= _learning_signals(sequences.of_column("reward"), ids, groups)
     return signals
@@ -146,8 +150,7 @@ def _learning_signals(rewards: Array, ids: Array, groups: _Groups) -> dict[str, 
     ordered = rewards[groups.order]
     lowest, highest = (reduce.reduceat(ordered, groups.starts) for reduce in (np.minimum, np.maximum))
     is_equal = highest - lowest <= EQUAL_WITHIN * np.maximum(1.0, np.maximum(np.abs(lowest), np.abs(highest)))
-    _, sq_deviations = _moments(ordered, groups)
-    found = (is_equal, *_solved(ordered, lowest, highest), sq_deviations / (groups.sizes - 1.0))
+    found = (is_equal, *_solved(ordered, lowest, highest), _sq_deviations(ordered, groups) / (groups.sizes - 1.0))
     return dict(zip(_LEARNING_SIGNALS, groups.means_of(*found), strict=True))
 
 
@@ -168,19 +171,11 @@ def _solved(rewards: Array, lowest: Array, highest: Array) -> tuple[Array, Array
     return best - lowest <= within, highest - worst <= within
 
 
-def _moments(ordered: Array, groups: _Groups) -> tuple[Array, Array]:
-    """Return the mean of each group, and its sum of squared deviations from it."""
+def _sq_deviations(ordered: Array, groups: _Groups) -> Array:
+    """Return the sum of squared deviations of each group from its mean."""
     means = np.add.reduceat(ordered, groups.starts) / groups.sizes
     deviations = ordered - means.repeat(groups.sizes)
-    return means, np.add.reduceat(deviations * deviations, groups.starts)
-
-
-def _ratio_variance(sequences: SequenceMatrix, groups: _Groups) -> float:
-    """Return the mean over groups of the variance of exp(S/T) on the primary pair."""
-    geo = np.exp(sequences.of_column(f"{sequences.columns.primary}_sum_d") / sequences.lengths)
-    ordered = geo[groups.order]
-    [mean] = groups.means_of(_moments(ordered, groups)[1] / groups.sizes)
-    return mean
+    return np.add.reduceat(deviations * deviations, groups.starts)
 
 
 NEAR_CAP = 0.95

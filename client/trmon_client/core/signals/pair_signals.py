@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 
 import numpy as np
 
@@ -30,6 +30,9 @@ _PER_SEQUENCE = (
 )
 
 
+_sum, _lowest, _highest = (partial(function.reduce, axis=-1) for function in (np.add, np.minimum, np.maximum))
+
+
 @dataclass(frozen=True, slots=True)
 class _Pairs:
     """The columns of all pairs: `each` by sequence with their extremes, `mean` per token of the batch."""
@@ -46,7 +49,15 @@ def pair_signals(sequences: SequenceMatrix) -> dict[str, float]:
     pairs = sequences.columns.pairs
     if not pairs:
         return {}
-    batch = _gather(sequences, pairs)
+    each = sequences.values[_rows(sequences.names, pairs, _PER_SEQUENCE)]
+    means = sequences.totals[_rows(sequences.names, pairs, _MEANS)] / sequences.sums["n_tokens"]
+    batch = _Pairs(
+        lengths=sequences.lengths,
+        each=dict(zip(_PER_SEQUENCE, each, strict=True)),
+        lowest=dict(zip(_PER_SEQUENCE, _lowest(each), strict=True)),
+        highest=dict(zip(_PER_SEQUENCE, _highest(each), strict=True)),
+        mean=dict(zip(_MEANS, means, strict=True)),
+    )
     stems = {
         **_divergences(batch),
         **_token_weights(batch),
@@ -69,18 +80,6 @@ def _rows(columns: tuple[str, ...], pairs: tuple[Pair, ...], stems: tuple[str, .
     """Return the row of each column of each pair among all columns, [stems, P]."""
     row_of = column_rows(columns)
     return np.array([row_of[name] for name in _names(pairs, stems)]).reshape(len(stems), len(pairs))
-
-
-def _gather(sequences: SequenceMatrix, pairs: tuple[Pair, ...]) -> _Pairs:
-    each = sequences.values[_rows(sequences.names, pairs, _PER_SEQUENCE)]
-    means = sequences.totals[_rows(sequences.names, pairs, _MEANS)] / sequences.sums["n_tokens"]
-    return _Pairs(
-        lengths=sequences.lengths,
-        each=dict(zip(_PER_SEQUENCE, each, strict=True)),
-        lowest=dict(zip(_PER_SEQUENCE, _lowest(each), strict=True)),
-        highest=dict(zip(_PER_SEQUENCE, _highest(each), strict=True)),
-        mean=dict(zip(_MEANS, means, strict=True)),
-    )
 
 
 def _divergences(batch: _Pairs) -> dict[str, Array]:
@@ -177,18 +176,6 @@ def _probabilities(batch: _Pairs) -> dict[str, Array]:
         "prob_diff_std": np.sqrt(np.maximum(mean["sum_sq_prob_diff"] - gap * gap, 0.0)),
         "prob_diff_max": batch.highest["max_prob_diff"],
     }
-
-
-def _sum(array: Array) -> Array:
-    return np.add.reduce(array, -1)
-
-
-def _lowest(array: Array) -> Array:
-    return np.minimum.reduce(array, -1)
-
-
-def _highest(array: Array) -> Array:
-    return np.maximum.reduce(array, -1)
 
 
 def _tails(sequences: SequenceMatrix, largest: Array) -> dict[str, float]:

@@ -58,7 +58,11 @@ def columns_of_stretches(inputs: CheckedInputs, found: StretchResults) -> Column
     policies = tuple(inputs.logprobs)
     pairs, summed, highest = pairs_of(policies), kernel.names_of_sums(policies), kernel.names_of_maxima(policies)
     _begin_prefixes_at_the_sequence(found.table, n_sums=len(summed), n_pairs=len(pairs))
-    _end_tails_at_the_sequence(found.table, rows=summed)
+    # Empty the tail of zeros of each stretch that a later one ends with a token that is not zero.
+    n_tokens, n_invalid, n_zero = (found.table[summed.index(name)] for name in ("n_tokens", "n_invalid", "n_mu_zero"))
+    n_other = n_tokens + n_invalid - n_zero
+    n_later = n_other.sum(-1, keepdim=True) - torch_arrays().running_sum(n_other, -1)
+    found.table[summed.index("n_zero_tail")].masked_fill_(n_later > 0, 0.0)
     sums, maxima, position = found.table.split((len(summed), len(highest), 1))
     largest = maxima[-1]
     sums, maxima = sums.sum(-1), maxima.amax(-1)
@@ -68,7 +72,11 @@ def columns_of_stretches(inputs: CheckedInputs, found: StretchResults) -> Column
     place = position[0].masked_fill(largest < maxima[-1][:, None], torch.inf).amin(-1)
     by_row["argmax_abs_d"] = place.masked_fill(n_tokens == 0, -1.0).long()
     # All counts and all extremes at a time: a launch costs more than its work.
-    by_row |= {name: row for name, row in zip(summed, sums.long().unbind(), strict=True) if _is_count(name)}
+    by_row |= {
+        name: row
+        for name, row in zip(summed, sums.long().unbind(), strict=True)
+        if name.startswith("n_") or "_n_" in name
+    }
     extremes = _extremes(maxima[:-1], n_tokens=n_tokens, n_pairs=len(pairs)).unbind()
     by_row |= zip((f"{pair}_{stem}" for pair in pairs for stem in kernel.PAIR_EXTREMES), extremes, strict=True)
     if inputs.advantages is not None and inputs.advantages.ndim == 2:
@@ -133,18 +141,6 @@ def _begin_prefixes_at_the_sequence(table: Array, *, n_sums: int, n_pairs: int) 
     before = torch_arrays().running_sum(sum_d, -1) - sum_d
     maxima[:, kernel.PAIR_MAXIMA.index("prefix_max_d")] += before
     maxima[:, kernel.PAIR_MAXIMA.index("negated_prefix_min_d")] -= before
-
-
-def _end_tails_at_the_sequence(table: Array, *, rows: tuple[str, ...]) -> None:
-    """Empty the tail of zeros of each stretch that a later one ends with a token that is not zero."""
-    n_tokens, n_invalid, n_zero = (table[rows.index(name)] for name in ("n_tokens", "n_invalid", "n_mu_zero"))
-    n_other = n_tokens + n_invalid - n_zero
-    n_later = n_other.sum(-1, keepdim=True) - torch_arrays().running_sum(n_other, -1)
-    table[rows.index("n_zero_tail")].masked_fill_(n_later > 0, 0.0)
-
-
-def _is_count(row: str) -> bool:
-    return row.startswith("n_") or "_n_" in row
 
 
 def _extremes(maxima: Array, *, n_tokens: Array, n_pairs: int) -> Array:

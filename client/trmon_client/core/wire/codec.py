@@ -56,7 +56,10 @@ def check_message(message: Message) -> None:
         _check_losses(message.losses)
     match message:
         case Report():
-            _check_columns(message)
+            if message.parcel is None and not message.columns:
+                raise WireError("columns", "is required without a parcel")
+            if message.parcel is not None and (message.columns or message.histograms):
+                raise WireError("parcel", "cannot be combined with columns or histograms")
             _check_name("policy", message.policy, optional=True)
             _check_scalars("scalars", message.scalars)
             _check_chunk_counts(message.finished)
@@ -98,13 +101,6 @@ def _check_losses(losses: Losses) -> None:
             _check_name(f"losses.{field}", name)
             if isinstance(value, str):
                 _check_text(f"losses.{field}", value)
-
-
-def _check_columns(report: Report) -> None:
-    if report.parcel is None and not report.columns:
-        raise WireError("columns", "is required without a parcel")
-    if report.parcel is not None and (report.columns or report.histograms):
-        raise WireError("parcel", "cannot be combined with columns or histograms")
 
 
 def _check_start(start: Start) -> None:
@@ -264,10 +260,7 @@ def encode_bundle(messages: list[bytes]) -> bytes:
 
 
 def decode(body: bytes | bytearray, *, media_type: str = MSGPACK) -> Message:
-    """Return the checked message of a body.
-
-    Errors: WireError naming the field.
-    """
+    """Return the checked message of a body. Errors: WireError naming the field."""
     if len(body) > MAX_NOTICE_BYTES:
         _check_is_report(body, media_type)
     decoder = _JSON_MESSAGE if media_type == JSON else _MSGPACK_MESSAGE

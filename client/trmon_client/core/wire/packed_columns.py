@@ -89,11 +89,6 @@ def compress(data: bytes) -> bytes:
     return _contexts.compressor.compress(data)
 
 
-def compress_noise(data: bytes) -> bytes:
-    """Return data that is mostly noise as one zstd frame with a checksum, at a faster level."""
-    return (_contexts.noise if len(data) <= MAX_NOISE_BYTES else _contexts.compressor).compress(data)
-
-
 def decompress_frame(data: bytes, *, n_bytes: int | None = None) -> bytes:
     """Return the decompressed data of a frame.
 
@@ -199,8 +194,9 @@ def pack_columns(columns: Columns) -> PackedColumns:
 def pack_blocks(blocks: ColumnBlocks) -> PackedColumns:
     """Return blocks packed; equal numbers give equal bytes with the same version of zstd."""
     planes = [byte_shuffle(blocks.rows[dtype], int(dtype[1])) for dtype in DTYPES]
-    data = compress_noise(b"".join([*planes, byte_shuffle(blocks.histograms, 8)]))
-    return PackedColumns(blocks.n_sequences, dict(blocks.names), blocks.pairs, data)
+    data = b"".join([*planes, byte_shuffle(blocks.histograms, 8)])
+    compressor = _contexts.noise if len(data) <= MAX_NOISE_BYTES else _contexts.compressor
+    return PackedColumns(blocks.n_sequences, dict(blocks.names), blocks.pairs, compressor.compress(data))
 
 
 def open_packed_columns(parcel: PackedColumns) -> UnpackedColumns:

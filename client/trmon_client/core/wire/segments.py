@@ -32,10 +32,7 @@ class SegmentScan:
 
 
 def encode_record(message: bytes) -> bytes:
-    """Return a message as a record.
-
-    Errors: SegmentError if it is empty or longer than MAX_MESSAGE_BYTES.
-    """
+    """Return a message as a record. Errors: SegmentError if it is empty or longer than MAX_MESSAGE_BYTES."""
     if not 0 < len(message) <= MAX_MESSAGE_BYTES:
         raise SegmentError(f"a message has 1 to {MAX_MESSAGE_BYTES} bytes, got {len(message)}")
     return _FRAME.pack(len(message), zlib.crc32(message)) + message

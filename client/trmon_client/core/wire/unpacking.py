@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain
@@ -123,19 +123,20 @@ def wire_number(value: JsonNumber) -> float:
     return math.nan if value is None else float(value)
 
 
-def count_sequences(n_tokens: WireColumn) -> int:
-    """Return the number of sequences of a report. Errors: WireError if there are more than MAX_SEQUENCES."""
-    n = len(_array("columns.n_tokens", n_tokens, "i8"))
-    if n > MAX_SEQUENCES:
-        raise WireError("columns.n_tokens", f"must have at most {MAX_SEQUENCES} sequences in a report, got {n}")
-    return n
-
-
 def column_bytes(columns: Mapping[str, WireColumn], names: tuple[str, ...], *, dtype: DType, n: int) -> bytes:
     """Return the columns of one dtype, [columns, n], as little-endian bytes. Errors: WireError naming the column."""
     encoded = [columns[name] for name in names]
     rows = _joined(encoded, dtype=dtype, n=n)
-    return np.array(_arrays(encoded, names=names, dtype=dtype, n=n), f"<{dtype}").tobytes() if rows is None else rows
+    if rows is not None:
+        return rows
+    # One by one, which allows lists and names an invalid column.
+    arrays = []
+    for name, column in zip(names, encoded, strict=True):
+        array = _array(f"columns.{name}", column, dtype)
+        if len(array) != n:
+            raise WireError(f"columns.{name}", f"has {len(array)} values where n_tokens has {n}")
+        arrays.append(array)
+    return np.array(arrays, f"<{dtype}").tobytes()
 
 
 def _joined(columns: Sequence[WireColumn], *, dtype: DType, n: int) -> bytes | None:
@@ -147,17 +148,6 @@ def _joined(columns: Sequence[WireColumn], *, dtype: DType, n: int) -> bytes | N
     if set(map(_dtype_of, columns)) <= {dtype} and set(map(len, data)) <= {n * int(dtype[1])}:
         return b"".join(data)
     return None
-
-
-def _arrays(columns: list[WireColumn], *, names: tuple[str, ...], dtype: DType, n: int) -> list[Any]:
-    """Return the columns decoded one by one, which allows lists and names an invalid column."""
-    arrays = []
-    for name, column in zip(names, columns, strict=True):
-        array = _array(f"columns.{name}", column, dtype)
-        if len(array) != n:
-            raise WireError(f"columns.{name}", f"has {len(array)} values where n_tokens has {n}")
-        arrays.append(array)
-    return arrays
 
 
 def are_counts(numbers: Any) -> Any:
@@ -236,19 +226,15 @@ def column_layout(given: tuple[str, ...]) -> ColumnLayout:
     for required in ("n_tokens", "n_invalid"):
         if required not in names:
             raise WireError(f"columns.{required}", "is required")
-    _check_pairs(names)
-    by_dtype = {dtype: tuple(name for name in names if COLUMNS[name].dtype == dtype) for dtype in DTYPES}
-    counts = (i for i, name in enumerate(by_dtype["i8"]) if COLUMNS[name].reduction is Reduction.SUM)
-    return ColumnLayout(by_dtype, tuple(counts))
-
-
-def _check_pairs(names: Iterable[str]) -> None:
     known = set(names)
     pairs = [pair for pair in PAIRS if f"{pair}_sum_d" in known]
     for pair in pairs:
         for stem in PAIR_STEMS:
             if f"{pair}_{stem}" not in known:
                 raise WireError(f"columns.{pair}_{stem}", f"is required with {pair}_sum_d")
+    by_dtype = {dtype: tuple(name for name in names if COLUMNS[name].dtype == dtype) for dtype in DTYPES}
+    counts = (i for i, name in enumerate(by_dtype["i8"]) if COLUMNS[name].reduction is Reduction.SUM)
+    return ColumnLayout(by_dtype, tuple(counts))
 
 
 @lru_cache(MAX_CACHED_LAYOUTS)
@@ -273,14 +259,17 @@ def storable_columns(report: Report) -> tuple[PackedColumns, int]:
     Errors: WireError naming the column that is unknown or missing, or has the wrong dtype or length.
     """
     if report.parcel is not None:
-        _check_parcel(report.parcel)
+        check_no_duplicates("parcel.names", _flat(report.parcel.names))
+        check_no_duplicates("parcel.pairs", report.parcel.pairs)
+        if report.parcel.n_bytes > MAX_PARCEL_BYTES:
+            raise WireError("parcel", f"holds more than {MAX_PARCEL_BYTES} bytes; send it in chunks")
         found = open_packed_columns(report.parcel)
         if _is_canonical(found, wire=report.wire):
             _check_bits(report.accepted, report.parcel.n_sequences)
             _check_turns(report, _flat(report.parcel.names), n_sequences=report.parcel.n_sequences)
             return report.parcel, found.n_tokens
     unpacked = _with_single_columns(report)
-    layout = _layout(unpacked)
+    layout = column_layout(known_columns(tuple(unpacked.columns), wire=unpacked.wire))
     blocks = _blocks(unpacked, layout)
     _check_turns(report, _flat(layout.by_dtype), n_sequences=blocks.n_sequences)
     rows = {dtype: canonical_numbers(rows, dtype) for dtype, rows in blocks.rows.items()}
@@ -313,15 +302,7 @@ def _pairs(names: Container[str]) -> tuple[Pair, ...]:
     return tuple(pair for pair in PAIRS if f"{pair}_sum_d" in names)
 
 
-def _check_parcel(parcel: PackedColumns) -> None:
-    check_no_duplicates("parcel.names", _flat(parcel.names))
-    check_no_duplicates("parcel.pairs", parcel.pairs)
-    if parcel.n_bytes > MAX_PARCEL_BYTES:
-        raise WireError("parcel", f"holds more than {MAX_PARCEL_BYTES} bytes; send it in chunks")
-
-
 def _with_single_columns(report: Report) -> Report:
-    """Return a report with its columns one by one instead of packed."""
     if report.parcel is None:
         return report
     found = open_packed_columns(report.parcel)
@@ -353,16 +334,11 @@ def _is_canonical(found: UnpackedColumns, *, wire: tuple[int, int]) -> bool:
     )
 
 
-def _layout(report: Report) -> ColumnLayout:
-    return column_layout(known_columns(tuple(report.columns), wire=report.wire))
-
-
 def _flat(names: Mapping[DType, tuple[str, ...]]) -> tuple[str, ...]:
     return tuple(chain.from_iterable(names.values()))
 
 
 def _has_noncanonical_floats(section: DTypeSection) -> bool:
-    """Return whether floats contain a NaN or a zero other than the canonical ones."""
     if not may_be_odd(section.top_bytes):
         return False
     rows: bytes = section.numbers().tobytes()
@@ -371,20 +347,18 @@ def _has_noncanonical_floats(section: DTypeSection) -> bool:
 
 def _blocks(report: Report, layout: ColumnLayout) -> ColumnBlocks:
     """Return the checked columns of a report, bit for bit."""
-    n = count_sequences(report.columns["n_tokens"])
+    n = len(_array("columns.n_tokens", report.columns["n_tokens"], "i8"))
+    if n > MAX_SEQUENCES:
+        raise WireError("columns.n_tokens", f"must have at most {MAX_SEQUENCES} sequences in a report, got {n}")
     rows = {dtype: column_bytes(report.columns, names, dtype=dtype, n=n) for dtype, names in layout.by_dtype.items()}
-    _check_counts(rows["i8"], layout, n=n)
-    _check_bits(report.accepted, n)
-    pairs = tuple(sorted(report.histograms))
-    return ColumnBlocks(n, layout.by_dtype, rows, pairs, histogram_bytes(report, pairs))
-
-
-def _check_counts(rows: bytes, layout: ColumnLayout, *, n: int) -> None:
     names = layout.by_dtype["i8"]
-    is_count = are_counts(np.frombuffer(rows, "<i8").reshape(len(names), n)).all(-1)
+    is_count = are_counts(np.frombuffer(rows["i8"], "<i8").reshape(len(names), n)).all(-1)
     for i in layout.counts:
         if not is_count[i]:
             raise WireError(f"columns.{names[i]}", NOT_A_COUNT)
+    _check_bits(report.accepted, n)
+    pairs = tuple(sorted(report.histograms))
+    return ColumnBlocks(n, layout.by_dtype, rows, pairs, histogram_bytes(report, pairs))
 
 
 def _check_bits(accepted: bytes | None, n: int) -> None:
