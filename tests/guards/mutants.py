@@ -109,7 +109,7 @@ MUTANTS: Mutants = {
         ("database", '"PRAGMA synchronous = FULL",', '"PRAGMA synchronous = OFF",'),
         ("repositories", 'row["digest"] == stored["digest"] or is_same(', 'row["digest"] or is_same('),
         ("repositories", "first.setdefault(identity(row), row)", "first[identity(row)] = row"),
-        ("writing", "len(self._waiting) + len(queued) > self._max_waiting", "not self.alive"),
+        ("writing", "n_waiting + len(queued) > self._max_waiting", "not self.alive"),
         ("repositories", "(table.id <= last_old) & (table.received_at < oldest)", "(table.id <= last_old)"),
         ("repositories", "done_with = sized.c.id <= state.report_id", "done_with = sized.c.id >= 0"),
         ("rows", '{"sent_at": 0.0, "wire": (wire.WIRE_MAJOR, 0)}', '{"wire": (wire.WIRE_MAJOR, 0)}'),

@@ -104,17 +104,13 @@ class PubSub:
         self._changed = Condition()
         self._pending: CommitNotice | None = None
         self._closing = False
-        self._is_subscribed = False
+        self.is_connected = False
+        """Whether notices of other processes arrive."""
         self._is_away = False
         self._threads = [
             Thread(target=self._publish_pending, name="trmon-redis-publish", daemon=True),
             Thread(target=self._receive, name="trmon-redis-receive", daemon=True),
         ]
-
-    @property
-    def is_connected(self) -> bool:
-        """Whether notices of other processes arrive."""
-        return self._is_subscribed
 
     def start(self) -> None:
         """Start to publish and to receive."""
@@ -144,24 +140,15 @@ class PubSub:
                 notice, self._pending = self._pending, None
             if notice is None:
                 return
-            if self._try_publish(notice):
+            try:
+                self._client.publish(self._channel, msgspec.msgpack.encode((self._process_id, notice)))
                 time.sleep(PUBLISH_INTERVAL_SECONDS)
-            elif not self._requeue(notice):
-                return
-
-    def _try_publish(self, notice: CommitNotice) -> bool:
-        try:
-            self._client.publish(self._channel, msgspec.msgpack.encode((self._process_id, notice)))
-        except Exception:  # noqa: BLE001 - the edge of the thread: processes that get no notice poll
-            self._on_failure("publish")
-            return False
-        return True
-
-    def _requeue(self, notice: CommitNotice) -> bool:
-        """Queue an unpublished notice again and wait before the retry; return False if the process is closing."""
-        with self._changed:
-            self._pending = notice if self._pending is None else notice.merge(self._pending)
-            return not self._changed.wait_for(lambda: self._closing, timeout=RETRY_SECONDS)
+            except Exception:  # noqa: BLE001 - the edge of the thread: processes that get no notice poll
+                self._on_failure("publish")
+                with self._changed:
+                    self._pending = notice if self._pending is None else notice.merge(self._pending)
+                    if self._changed.wait_for(lambda: self._closing, timeout=RETRY_SECONDS):
+                        return
 
     def _receive(self) -> None:
         while not self._closing:
@@ -192,13 +179,13 @@ class PubSub:
         if not self._is_away:
             self._is_away = True
             _log.warning("redis_away", error=str(error))
-        if self._is_subscribed:
-            self._is_subscribed = False
+        if self.is_connected:
+            self.is_connected = False
             self._notify(CommitNotice(missed=True))
 
     def _handle(self, message: dict[str, Any]) -> None:
         if message["type"] == "subscribe":
-            self._is_subscribed = True
+            self.is_connected = True
             if self._is_away:
                 self._is_away = False
                 _log.info("redis_back")

@@ -80,23 +80,19 @@ def entries_of(rows: Iterable[Any]) -> dict[RunKey, RunEntry]:
     """Return the runs of rows that have the columns of `select_entries` as attributes."""
     entries: dict[RunKey, RunEntry] = {}
     for row in rows:
-        entry = entries.setdefault(RunKey(row.project, row.run), RunEntry(row.id))
-        if row.attempt is not None:
-            _add_row(entry, row)
+        run = entries.setdefault(RunKey(row.project, row.run), RunEntry(row.id))
+        if row.attempt is None:
+            continue
+        attempt = run.attempts.get(row.attempt)
+        if attempt is None:
+            attempt = run.attempts[row.attempt] = run.by_id[row.claimed_attempt_id] = AttemptEntry(
+                row.claimed_attempt_id, run.id, row.attempt, is_moved=row.lake_batch_id is not None
+            )
+            if row.fork_of is not None:  # rows are in the order of attempts, an origin before its forks
+                run.by_id[row.fork_of].forks[row.fork_launch] = attempt
+        if row.rank is not None:
+            attempt.claims[row.rank] = _CLAIM.from_row(row)
     return entries
-
-
-def _add_row(run: RunEntry, row: Any) -> None:
-    """Add the attempt and the claim of a row; rows are in the order of attempts, an origin before its forks."""
-    attempt = run.attempts.get(row.attempt)
-    if attempt is None:
-        attempt = run.attempts[row.attempt] = run.by_id[row.claimed_attempt_id] = AttemptEntry(
-            row.claimed_attempt_id, run.id, row.attempt, is_moved=row.lake_batch_id is not None
-        )
-        if row.fork_of is not None:
-            run.by_id[row.fork_of].forks[row.fork_launch] = attempt
-    if row.rank is not None:
-        attempt.claims[row.rank] = _CLAIM.from_row(row)
 
 
 def insert_runs(connection: Connection, arrivals: Iterable[ArrivedMessage]) -> None:
@@ -213,7 +209,11 @@ class RunRegistry:
             name = fork_name(attempt.name, message.launch, taken=run.attempts)
             attempt = insert_attempt(connection, run, arrival=arrival, name=name, origin=attempt, reason=resolution)
         if isinstance(message, wire.Start):
-            _write_start(connection, attempt, message)
+            # An attempt whose ranks were unverified once stays unverified.
+            values = {"world_size": message.world_size}
+            if message.ranks_unverified:
+                values["ranks_unverified"] = True
+            connection.execute(update(tables.attempt).where(tables.attempt.c.id == attempt.id).values(values))
         self._extend(attempt, arrival)
         return attempt
 
@@ -293,9 +293,3 @@ def _step(message: wire.Message, claim: Claim | None) -> int | None:
         report_step=message.step if isinstance(message, wire.Report) else None,
         scalars_step=message.step if isinstance(message, wire.Scalars) else None,
     )
-
-
-def _write_start(connection: Connection, attempt: AttemptEntry, start: wire.Start) -> None:
-    """Write what only a start message contains; an attempt whose ranks were unverified once stays unverified."""
-    values = {"world_size": start.world_size} | ({"ranks_unverified": True} if start.ranks_unverified else {})
-    connection.execute(update(tables.attempt).where(tables.attempt.c.id == attempt.id).values(values))

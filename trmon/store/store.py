@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from enum import Enum, auto
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sqlalchemy import select
@@ -70,6 +69,10 @@ class Store:
 
     def __init__(self, engines: Engines, *, role: ProcessRole, lake: ReadableLake | None = None) -> None:
         self.role = role
+        self.is_shared = engines.is_shared
+        """Whether other processes may write to the database."""
+        self.folder = engines.folder
+        """The folder of a SQLite file; None for PostgreSQL."""
         self._engines = engines
         self._reader = reader = engines.reader
         self._names = names = NameDictionary()
@@ -77,7 +80,8 @@ class Store:
         self.writer = writer = _build_writer(engines, registry, names)
         self.runs = Runs(reader, writer, registry=registry)
         places = AttemptPlaces(reader, lake)
-        self.reports = Reports(reader, writer, registry=registry, places=places, is_alone=self._is_alone)
+        is_alone = role is ProcessRole.ALONE and not engines.is_shared
+        self.reports = Reports(reader, writer, registry=registry, places=places, is_alone=is_alone)
         self.policies = Policies(reader, writer)
         self.adaptations = Adaptations(reader, writer)
         self.batches = Batches(reader, names=names, places=places)
@@ -131,20 +135,6 @@ class Store:
         engines = engines_of(url)
         with engines.writing.connect():
             return cls(engines, role=role, lake=lake)
-
-    @property
-    def _is_alone(self) -> bool:
-        return self.role is ProcessRole.ALONE and not self.is_shared
-
-    @property
-    def is_shared(self) -> bool:
-        """Whether other processes may write to the database."""
-        return self._engines.is_shared
-
-    @property
-    def folder(self) -> Path | None:
-        """The folder of a SQLite file; None for PostgreSQL."""
-        return self._engines.folder
 
     @property
     def is_older(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,7 +77,7 @@ class ArchivedTable:
         """Return rows as a record batch. Errors: Damaged."""
         documents = [column.name for column in self.columns if isinstance(column.type, JsonColumn)]
         rows = self._without_secrets(rows)
-        encoded = [{**row, **{name: _text(row[name]) for name in documents}} for row in rows]
+        encoded = [{**row, **{name: msgspec.json.encode(row[name]).decode() for name in documents}} for row in rows]
         try:
             return pa.RecordBatch.from_pylist(encoded, schema=self.schema)
         except (pa.ArrowException, *UNREADABLE) as error:
@@ -148,10 +148,6 @@ def arrow_type(column: Column[Any]) -> Any:
     return next(arrow for kind, arrow in _ARROW_TYPES if isinstance(impl, kind))
 
 
-def _text(document: Any) -> str:
-    return msgspec.json.encode(document).decode()
-
-
 BATCHES = "batches"
 _QUARANTINED = pa.struct([pa.field(name, pa.string()) for name in ("part", "place", "reason")])
 _LIST_TYPES = {"missing_ranks": pa.list_(pa.int64()), "quarantined": pa.list_(_QUARANTINED)}
@@ -189,12 +185,13 @@ def batch_names(connection: Connection, project: str, *, names: NameDictionary) 
     pairs = sorted(tuple(row) for row in connection.execute(query.distinct()))
     name_sets = names.read(connection, {id_ for pair in pairs for id_ in pair})
     columns = zip(*pairs, strict=True) if pairs else ((), ())
-    return BatchNames(*(_union(name_sets[id_] for id_ in ids) for ids in columns))
+    return BatchNames(*(tuple(dict.fromkeys(name for id_ in ids for name in name_sets[id_])) for ids in columns))
 
 
 def batches_to_arrow(batches: Sequence[BatchRow], names: BatchNames) -> Any:
     """Return batches as a record batch; a value that a batch lacks is null, and NaN stays NaN."""
-    return pa.RecordBatch.from_pylist([_row(batch) for batch in batches], schema=names.schema)
+    rows = [plain_batch_row(batch) | {"signals": batch.signals, "scalars": batch.scalars} for batch in batches]
+    return pa.RecordBatch.from_pylist(rows, schema=names.schema)
 
 
 def batches_from_arrow(record_batch: Any) -> list[BatchRow]:
@@ -212,10 +209,6 @@ def plain_batch_row(batch: BatchRow) -> dict[str, Any]:
     return KEY_MAPPING.to_row(batch.key) | BATCH_MAPPING.to_row(batch)
 
 
-def _row(batch: BatchRow) -> dict[str, Any]:
-    return plain_batch_row(batch) | {"signals": batch.signals, "scalars": batch.scalars}
-
-
 def _batch(row: dict[str, Any]) -> BatchRow:
     # Archives of an older trmon lack these columns.
     stored = {"quarantined": None, "unconfirmed": None} | row | {"run_id": 0}
@@ -228,7 +221,6 @@ def _batch(row: dict[str, Any]) -> BatchRow:
 
 
 def _typed(field: Any) -> Any:
-    """Return a field of an archive with the type that trmon writes."""
     if field.name not in _STRUCTS:
         return pa.field(field.name, _TYPES[field.name])
     if not pa.types.is_struct(field.type):
@@ -242,10 +234,6 @@ def _present(values: dict[str, float | None] | None) -> dict[str, float]:
 
 def _struct(names: Names) -> Any:
     return pa.struct([pa.field(name, pa.float64()) for name in names])
-
-
-def _union(name_sets: Iterable[Names]) -> Names:
-    return tuple(dict.fromkeys(name for names in name_sets for name in names))
 
 
 _COLUMN_TYPES = {"f8": pa.float64(), "f4": pa.float32(), "i8": pa.int64()}

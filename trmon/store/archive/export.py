@@ -16,7 +16,6 @@ from trmon.store import migrations
 from trmon.store.archive import arrow_tables, manifest
 from trmon.store.archive.arrow_tables import PLAIN_TABLES, REPORTS, ArchivedTable, BatchNames
 from trmon.store.archive.manifest import Manifest
-from trmon.store.archive.run_import import is_hidden_name
 from trmon.store.archive.table_files import PIECE_REPORTS, PIECE_ROWS, TableWriter
 from trmon.store.rows.batches import NameDictionary, read_batches
 from trmon.store.schema import tables
@@ -29,8 +28,19 @@ def export_project(reader: Engine, project: str, root: Path, *, names: NameDicti
     Errors: NotFound if the project has no run; Conflict if the folder is not empty, or if runs were moved to the lake.
     """
     with reader.connect() as connection:
-        runs = _runs_of(connection, project)
-        _check_complete(connection, project)
+        query = select(tables.run.c.id, tables.run.c.name).where(tables.run.c.project == project)
+        found = connection.execute(query.order_by(tables.run.c.id))
+        runs = [(row.id, row.name) for row in found if not row.name.startswith("~")]  # not those being imported
+        if not runs:
+            raise NotFound("project", project)
+        # An archive without the rows that were moved would look complete.
+        moved = select(func.count()).select_from(tables.attempt).join(tables.run)
+        moved = moved.where(tables.run.c.project == project, tables.attempt.c.lake_batch_id.is_not(None))
+        if n_moved := connection.scalars(moved).one():
+            raise Conflict(
+                f"{n_moved} attempts of {project} were moved to the lake, which an export does not copy; "
+                "read them from the lake's tables, which have the same columns"
+            )
         manifest.make_archive_folder(root)
         columns = arrow_tables.batch_names(connection, project, names=names)
         rows: Counter[str] = Counter()
@@ -45,26 +55,6 @@ def export_project(reader: Engine, project: str, root: Path, *, names: NameDicti
     return result
 
 
-def _runs_of(connection: Connection, project: str) -> list[tuple[int, str]]:
-    query = select(tables.run.c.id, tables.run.c.name).where(tables.run.c.project == project)
-    rows = connection.execute(query.order_by(tables.run.c.id))
-    runs = [(row.id, row.name) for row in rows if not is_hidden_name(row.name)]
-    if not runs:
-        raise NotFound("project", project)
-    return runs
-
-
-def _check_complete(connection: Connection, project: str) -> None:
-    """Raise Conflict if the database lacks rows of the project: an archive without them would look complete."""
-    moved = select(func.count()).select_from(tables.attempt).join(tables.run)
-    moved = moved.where(tables.run.c.project == project, tables.attempt.c.lake_batch_id.is_not(None))
-    if n_moved := connection.scalars(moved).one():
-        raise Conflict(
-            f"{n_moved} attempts of {project} were moved to the lake, which an export does not copy; "
-            "read them from the lake's tables, which have the same columns"
-        )
-
-
 def _export_run(
     connection: Connection,
     run_id: int,
@@ -73,7 +63,6 @@ def _export_run(
     columns: BatchNames,
     names: NameDictionary,
 ) -> Counter[str]:
-    """Write every table and return the number of rows of each."""
     counts: Counter[str] = Counter()
     for archived in PLAIN_TABLES:
         with writer_of(archived.name, schema=archived.schema) as writer:

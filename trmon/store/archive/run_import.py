@@ -11,7 +11,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import msgspec
 from msgspec import structs
-from sqlalchemy import Connection, Engine, Executable, Table, insert, select, update
+from sqlalchemy import Connection, Engine, Table, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from trmon.domain.batches.batch import BatchRow
@@ -95,11 +95,6 @@ def hidden_name(key: RunKey) -> RunKey:
     return RunKey(key.project, f"~{key.run}")
 
 
-def is_hidden_name(run: str) -> bool:
-    """Whether a name belongs to a run that is being imported."""
-    return run.startswith("~")
-
-
 class RunImport:
     """Imports one run, whose rows get new ids; `run_id` is 0 until the run is written."""
 
@@ -122,7 +117,10 @@ class RunImport:
             [self._attempts[attempt["id"]]] = self._write(_insert_returning_ids, tables.attempt, [row])
         self._import_numbered(arrow_tables.REPORTS, self._reports, n_rows=PIECE_REPORTS)
         self._import_numbered(arrow_tables.NOTICES, self._notices, n_rows=PIECE_ROWS)
-        self._import_batches()
+        for batches in table_files.read_decoded_rows(
+            self._root, arrow_tables.BATCHES, run=self._run, decode=arrow_tables.batches_from_arrow
+        ):
+            self._write(self._write_batches, [self._relocated_batch(batch) for batch in batches])
         for archived in UNREFERENCED_TABLES:
             for piece in self._read_pieces(archived):
                 rows = [self._relocated(row, archived.table) for row in piece]
@@ -154,13 +152,6 @@ class RunImport:
             new_ids = self._write(_insert_returning_ids, archived.table, rows)
             ids.extend(zip((row["id"] for row in piece), new_ids, strict=True))
 
-    def _import_batches(self) -> None:
-        pieces = table_files.read_decoded_rows(
-            self._root, arrow_tables.BATCHES, run=self._run, decode=arrow_tables.batches_from_arrow
-        )
-        for piece in pieces:
-            self._write(self._write_batches, [self._relocated_batch(batch) for batch in piece])
-
     def _write_batches(self, connection: Connection, rows: Sequence[BatchRow]) -> None:
         write_batches(connection, rows, names=self._names)
         extend_chunks(connection, rows, names=self._names)
@@ -176,7 +167,6 @@ class RunImport:
         return self._attempts[archived_id]
 
     def _relocated(self, row: Row, table: Table) -> Row:
-        """Return a row with the ids of this database."""
         relocated = _without_id(row)
         if "run_id" in table.c:
             relocated["run_id"] = self.run_id
@@ -186,13 +176,6 @@ class RunImport:
             relocated["identity"] = f"{self.run_id}/{relocated['identity'].partition('/')[2]}"
         return relocated
 
-    def _relocated_outlook(self, outlook: Row) -> Row:
-        """Return what the run's worker last stored of it; its judgement names attempts."""
-        judgement = judgement_in(outlook)
-        if judgement is None:
-            return outlook
-        return {**outlook, "judgement": msgspec.to_builtins(with_attempts(judgement, self._attempts))}
-
     def _publish(self, transaction: Transaction, key: RunKey, run: Row, frontier: Row) -> None:
         """Write the frontier and give the run its name, state and attempt."""
         connection, state = transaction.connection, tables.run_state
@@ -201,7 +184,10 @@ class RunImport:
             "notice_id": self._notices.newest_up_to(frontier["notice_id"]),
         }
         if outlook := frontier.get("outlook"):
-            reached["outlook"] = self._relocated_outlook(outlook)
+            reached["outlook"] = outlook
+            if (judgement := judgement_in(outlook)) is not None:  # it names attempts
+                relocated = msgspec.to_builtins(with_attempts(judgement, self._attempts))
+                reached["outlook"] = {**outlook, "judgement": relocated}
         connection.execute(update(state).where(state.c.run_id == self.run_id).values(reached))
         visible = {
             "name": key.run,
@@ -242,8 +228,6 @@ def _insert_returning_ids(connection: Connection, table: Table, rows: Sequence[R
     return list(connection.scalars(insert(table).returning(table.c.id, sort_by_parameter_order=True), rows))
 
 
-Identity = tuple[Any, ...]
-
 _IDENTITIES: dict[str, tuple[Table, tuple[str, ...], str]] = {
     "reports": (tables.report, ("step", "update_index", "rank", "chunk", "digest"), "id"),
     "notices": (tables.notice, ("launch", "rank", "sequence", "kind", "digest"), "id"),
@@ -262,7 +246,11 @@ def holds_archived_run(reader: Engine, run_id: int, *, root: Path, run: str) -> 
     with reader.connect() as connection:
         for name, (table, columns, order) in _IDENTITIES.items():
             archived = _archived_rows(root, name, run=run, columns=columns, attempt_names=attempt_names)
-            with connection.execute(_stored_rows(table, columns, run_id=run_id, order=order)) as rows:
+            query = select(tables.attempt.c.name, *(table.c[column] for column in columns)).join_from(
+                table, tables.attempt, table.c.attempt_id == tables.attempt.c.id
+            )
+            query = query.where(table.c.run_id == run_id).order_by(table.c[order])
+            with connection.execute(query.execution_options(yield_per=1000)) as rows:
                 stored = map(tuple, rows)
                 # Both are in the order of their ids: each search continues after the previous match.
                 if not all(identity in stored for identity in archived):
@@ -272,14 +260,7 @@ def holds_archived_run(reader: Engine, run_id: int, *, root: Path, run: str) -> 
 
 def _archived_rows(
     root: Path, table: str, *, run: str, columns: Sequence[str], attempt_names: dict[int, str]
-) -> Iterator[Identity]:
+) -> Iterator[tuple[Any, ...]]:
     for record_batch in table_files.read_table(root, table, run=run, columns=["attempt_id", *columns]):
         for row in record_batch.to_pylist():
             yield attempt_names[row["attempt_id"]], *(row[column] for column in columns)
-
-
-def _stored_rows(table: Table, columns: Sequence[str], *, run_id: int, order: str) -> Executable:
-    query = select(tables.attempt.c.name, *(table.c[name] for name in columns)).join_from(
-        table, tables.attempt, table.c.attempt_id == tables.attempt.c.id
-    )
-    return query.where(table.c.run_id == run_id).order_by(table.c[order]).execution_options(yield_per=1000)

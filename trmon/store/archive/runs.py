@@ -102,7 +102,6 @@ class ArchivedRun:
         return run_from_row({**row, "last_report_at": None}, tags=())
 
     def rows(self) -> Iterator[BatchRow]:
-        """Yield its batches."""
         return chain.from_iterable(
             table_files.read_decoded_rows(
                 self.root, arrow_tables.BATCHES, run=self.key.run, decode=arrow_tables.batches_from_arrow
@@ -110,7 +109,6 @@ class ArchivedRun:
         )
 
     def gauge_keys(self, steps: WhatIfSteps) -> list[BatchKey]:
-        """Return the key of each step, newest first."""
         newest: dict[tuple[int, int], int | None] = {}
         for piece in table_files.read_table(self.root, arrow_tables.BATCHES, run=self.key.run, columns=_KEY):
             for attempt_id, step, update in zip(*(column.to_pylist() for column in piece.columns), strict=True):
@@ -121,7 +119,6 @@ class ArchivedRun:
         return keys[: steps.max_steps]
 
     def reports(self, keys: Collection[BatchKey]) -> Iterator[AnyReport]:
-        """Yield the reports of some batches."""
         wanted, name = set(keys), REPORTS.name
         for piece in table_files.read_table(self.root, name, run=self.key.run, n_rows=PIECE_REPORTS):
             for row in piece.select(REPORTS.schema.names).to_pylist():

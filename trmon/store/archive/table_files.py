@@ -63,30 +63,27 @@ class TableWriter:
         if not self._buffered:
             return
         if self._writer is None:
-            self._writer = self._open_part()
+            for folder in (self._folder.parent, self._folder):
+                folder.mkdir(mode=FOLDER_MODE, exist_ok=True)
+            file = private_file(self._folder / f"part-{self._n_parts}.parquet")
+            self._n_parts += 1
+            self._n_groups = 0
+            floats = [field.name for field in self._schema if pa.types.is_floating(field.type)]
+            repeating = [field.name for field in self._schema if has_repeats(field.type)]
+            self._writer = pq.ParquetWriter(
+                file,
+                self._schema,
+                compression="zstd",
+                use_dictionary=repeating,
+                use_byte_stream_split=floats,
+                write_page_checksum=True,
+            )
         table = pa.Table.from_batches(self._buffered, schema=self._schema).combine_chunks()
         self._writer.write_table(table, row_group_size=max(1, table.num_rows))
         self._buffered.clear()
         self._n_groups += 1
         if self._n_groups == PART_GROUPS:
             self._close_part()
-
-    def _open_part(self) -> Any:
-        for folder in (self._folder.parent, self._folder):
-            folder.mkdir(mode=FOLDER_MODE, exist_ok=True)
-        file = private_file(self._folder / f"part-{self._n_parts}.parquet")
-        self._n_parts += 1
-        self._n_groups = 0
-        floats = [field.name for field in self._schema if pa.types.is_floating(field.type)]
-        repeating = [field.name for field in self._schema if has_repeats(field.type)]
-        return pq.ParquetWriter(
-            file,
-            self._schema,
-            compression="zstd",
-            use_dictionary=repeating,
-            use_byte_stream_split=floats,
-            write_page_checksum=True,
-        )
 
     def _close_part(self) -> None:
         if self._writer is not None:

@@ -59,7 +59,10 @@ class PgPipeline:
             status = self._session.transaction_status
             self._session.enter_pipeline_mode()
             if self._has_failed and status != TransactionStatus.INERROR:
-                self._deallocate()
+                # After a failure it is unknown which statements the server has prepared.
+                self._session.send_query_params(_DEALLOCATE, None)
+                self._names.clear()
+                self._has_failed = False
             if status == TransactionStatus.IDLE:
                 self._send(self._begin, ())
         self._send(statement, values)
@@ -109,12 +112,6 @@ class PgPipeline:
             name = self._names[statement] = b"trmon_%d" % next(self._numbers)
             self._session.send_prepare(name, statement.text)
         self._session.send_query_prepared(name, values, statement.formats, Format.BINARY)
-
-    def _deallocate(self) -> None:
-        """Drop all prepared statements: after a failure it is unknown which of them the server prepared."""
-        self._session.send_query_params(_DEALLOCATE, None)
-        self._names.clear()
-        self._has_failed = False
 
     def _results(self) -> list[PGresult]:
         """Flush the statements, and return the result of each in order."""

@@ -53,7 +53,10 @@ _CALLERS_ERRORS = (sqlite3.IntegrityError, sqlite3.DataError, sqlite3.Programmin
 def sqlite_engines(url: str) -> Engines:
     """Return the engines of a file, which is created if missing. Errors: NotReady naming the path."""
     path = sqlite_file_of(url)
-    return Engines(writing=writer_engine(path), reader=reader_engine(path), folder=path.parent)
+    writing = writer_engine(path)
+    # A transaction of a reader sees one snapshot and never waits for the writer.
+    reader = _engine(path, begin="BEGIN", pool_size=16, busy_seconds=BUSY_SECONDS, cache_kib=READER_CACHE_KIB)
+    return Engines(writing=writing, reader=reader, folder=path.parent)
 
 
 def sqlite_file_of(url: str | URL) -> Path:
@@ -90,11 +93,6 @@ def make_database_folder(path: Path) -> None:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise NotReady(f"database {path}: cannot create its directory ({error.strerror})") from error
-
-
-def reader_engine(path: Path) -> Engine:
-    """Return an engine for reads from many threads; a transaction sees one snapshot and never waits for the writer."""
-    return _engine(path, begin="BEGIN", pool_size=16, busy_seconds=BUSY_SECONDS, cache_kib=READER_CACHE_KIB)
 
 
 def _engine(path: Path, *, begin: str, pool_size: int, busy_seconds: float, cache_kib: int) -> Engine:

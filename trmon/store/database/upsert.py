@@ -137,9 +137,7 @@ def _sqlite_statement(statement: Insert | Update, columns: Columns) -> SqliteSta
     return SqliteStatement(statement, columns if isinstance(statement, Insert) else None)
 
 
-@cache
-def _pg_statement(statement: Insert | Update) -> PgStatement:
-    return PgStatement(statement)
+_pg_statement = cache(PgStatement)
 
 
 @cache

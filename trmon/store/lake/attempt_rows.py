@@ -17,16 +17,7 @@ from trmon.domain.pipeline.run_update import judgement_in
 from trmon.domain.runs.run import Run
 from trmon.store.archive.arrow_tables import sequences_to_arrow
 from trmon.store.archive.table_files import PIECE_REPORTS, PIECE_ROWS
-from trmon.store.lake.delta_schema import (
-    FRONT,
-    LAKE_ATTEMPTS,
-    LAKE_BATCHES,
-    LAKE_REPORTS,
-    LAKE_SEQUENCES,
-    LATE_TABLES,
-    LakeTable,
-    batches_to_lake,
-)
+from trmon.store.lake import delta_schema
 from trmon.store.lake.planning import LakeBatch, LakeMember
 from trmon.store.rows.alerts import ALERT_MAPPING
 from trmon.store.rows.batches import NameDictionary, read_batches
@@ -39,19 +30,14 @@ def attempt_document(connection: Connection, member: LakeMember, *, now: float) 
     attempt = tables.attempt
     stored = connection.execute(select(attempt).where(attempt.c.id == member.attempt_id)).one()
     run = read_run(connection, tables.run.c.id == member.run_id, name=member.run)
-    incident = _newest_incident(connection, member)
+    table = tables.alert.c
+    found = select(tables.alert).where(
+        table.run_id == member.run_id, table.attempt_id == member.attempt_id, table.rule == INCIDENT_RULE
+    )
+    row = connection.execute(found.order_by(table.id.desc()).limit(1)).one_or_none()
+    incident = None if row is None else Incident(alert=ALERT_MAPPING.from_row(row))
     return {
         **stored._asdict(),
-        **_run_columns(run),
-        "verdict": _verdict(connection, run, incident, now=now) if run.attempt_id == member.attempt_id else None,
-        "cause": None if incident is None else incident.cause,
-        "ill_step": None if incident is None else incident.since_step,
-        **_sizes(connection, member),
-    }
-
-
-def _run_columns(run: Run) -> dict[str, Any]:
-    return {
         "state": run.state.value,
         "mode": run.mode,
         "owner": run.owner,
@@ -59,16 +45,11 @@ def _run_columns(run: Run) -> dict[str, Any]:
         "ending": None if run.ending is None else msgspec.json.encode(run.ending).decode(),
         "tags": list(run.tags),
         "created_at": run.created_at,
+        "verdict": _verdict(connection, run, incident, now=now) if run.attempt_id == member.attempt_id else None,
+        "cause": None if incident is None else incident.cause,
+        "ill_step": None if incident is None else incident.since_step,
+        **_sizes(connection, member),
     }
-
-
-def _newest_incident(connection: Connection, member: LakeMember) -> Incident | None:
-    table = tables.alert.c
-    found = select(tables.alert).where(
-        table.run_id == member.run_id, table.attempt_id == member.attempt_id, table.rule == INCIDENT_RULE
-    )
-    row = connection.execute(found.order_by(table.id.desc()).limit(1)).one_or_none()
-    return None if row is None else Incident(alert=ALERT_MAPPING.from_row(row))
 
 
 def _verdict(connection: Connection, run: Run, incident: Incident | None, *, now: float) -> str:
@@ -112,34 +93,40 @@ class AttemptRows:
         self._reader = reader
         self._names = names
 
-    def read(self, batch: LakeBatch, table: LakeTable) -> Iterator[Any]:
+    def read(self, batch: LakeBatch, table: delta_schema.LakeTable) -> Iterator[Any]:
         """Yield the rows of a table as record batches; none is empty."""
         with self._reader.connect() as connection:
             yield from self.read_from(connection, batch, table)
 
-    def read_from(self, connection: Connection, batch: LakeBatch, table: LakeTable) -> Iterator[Any]:
+    def read_from(self, connection: Connection, batch: LakeBatch, table: delta_schema.LakeTable) -> Iterator[Any]:
         """Yield the rows of a table as `read` does, of the snapshot of a connection."""
         for member in batch.members:
-            if member.is_late and table not in LATE_TABLES:
+            if member.is_late and table not in delta_schema.LATE_TABLES:
                 continue
             with closing(self._pieces(connection, member, table, now=batch.planned_at)) as pieces:
                 for piece in pieces:
                     if piece.num_rows:
-                        yield with_front(piece, batch.front(member), table)
+                        front = batch.front(member)
+                        constants = [
+                            pa.repeat(pa.scalar(front[one.name], one.type), piece.num_rows)
+                            for one in delta_schema.FRONT
+                        ]
+                        columns = [*constants, *(piece.column(field.name) for field in table.fields)]
+                        yield pa.RecordBatch.from_arrays(columns, schema=table.schema)
 
     def _pieces(
-        self, connection: Connection, member: LakeMember, table: LakeTable, *, now: float
+        self, connection: Connection, member: LakeMember, table: delta_schema.LakeTable, *, now: float
     ) -> Generator[Any, None, None]:
-        if table is LAKE_ATTEMPTS:
+        if table is delta_schema.LAKE_ATTEMPTS:
             schema, row = pa.schema(table.fields), attempt_document(connection, member, now=now)
             yield pa.RecordBatch.from_pylist([{name: row[name] for name in schema.names}], schema=schema)
-        elif table is LAKE_BATCHES:
+        elif table is delta_schema.LAKE_BATCHES:
             yield from self._batches(connection, member)
-        elif table is LAKE_SEQUENCES:
-            for rows in _partitions(connection, rows_of(member, LAKE_REPORTS), n_rows=PIECE_REPORTS):
+        elif table is delta_schema.LAKE_SEQUENCES:
+            for rows in _partitions(connection, rows_of(member, delta_schema.LAKE_REPORTS), n_rows=PIECE_REPORTS):
                 yield sequences_to_arrow(rows)
         else:
-            n_rows = PIECE_REPORTS if table is LAKE_REPORTS else PIECE_ROWS
+            n_rows = PIECE_REPORTS if table is delta_schema.LAKE_REPORTS else PIECE_ROWS
             assert table.archived is not None
             for rows in _partitions(connection, rows_of(member, table), n_rows=n_rows):
                 yield table.archived.to_arrow([row._asdict() for row in rows])
@@ -150,13 +137,13 @@ class AttemptRows:
         newer = newer.order_by(table.step, table.update_index).limit(PIECE_ROWS)
         found = newer
         while rows := read_batches(connection, found, names=self._names):
-            yield batches_to_lake(rows)
+            yield delta_schema.batches_to_lake(rows)
             last = rows[-1].key
             is_after = (table.step == last.step) & (table.update_index > last.update)
             found = newer.where((table.step > last.step) | is_after)
 
 
-def rows_of(member: LakeMember, table: LakeTable) -> Select[Any]:
+def rows_of(member: LakeMember, table: delta_schema.LakeTable) -> Select[Any]:
     """Return the query for the rows of a member in a table whose rows are stored unchanged."""
     assert table.archived is not None
     source = table.archived.table
@@ -167,7 +154,7 @@ def rows_of(member: LakeMember, table: LakeTable) -> Select[Any]:
     return found.where(belongs_to(member, table))
 
 
-def belongs_to(member: LakeMember, table: LakeTable) -> ColumnElement[bool]:
+def belongs_to(member: LakeMember, table: delta_schema.LakeTable) -> ColumnElement[bool]:
     """Return the predicate for the rows of a member in a table that names attempts."""
     assert table.archived is not None
     source = table.archived.table
@@ -176,14 +163,6 @@ def belongs_to(member: LakeMember, table: LakeTable) -> ColumnElement[bool]:
         after, last = (getattr(member, name) for name in _MESSAGES[source])
         predicate &= (source.c.id > after) & (source.c.id <= last)
     return predicate
-
-
-def with_front(piece: Any, front: dict[str, Any], table: LakeTable) -> Any:
-    """Return rows with the first columns, all rows with the same values, and the table's columns in their order."""
-    constants = [pa.repeat(pa.scalar(front[field.name], field.type), piece.num_rows) for field in FRONT]
-    return pa.RecordBatch.from_arrays(
-        [*constants, *(piece.column(field.name) for field in table.fields)], schema=table.schema
-    )
 
 
 def _partitions(connection: Connection, query: Select[Any], *, n_rows: int) -> Iterator[Sequence[Any]]:

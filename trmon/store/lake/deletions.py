@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from sqlalchemy import Column, ColumnElement, Connection, Table, and_, exists, func, or_, select
@@ -38,22 +38,18 @@ class MovedRows(Repository):
         Args: may_continue: called before each transaction; when it returns False, the remaining rows stay.
         """
         n_deleted = 0
-        attempt_ids = self._attempts()
+        attempt = tables.attempt.c
+        has_rows = or_(
+            *(exists().where(table.c.attempt_id == attempt.id, *_up_to_the_move(table)) for table in DELETED_TABLES)
+        )
+        found = select(attempt.id).where(attempt.lake_batch_id.is_not(None), has_rows)
+        attempt_ids = self._values(found.order_by(attempt.id))
         for first in range(0, len(attempt_ids), ATTEMPTS_AT_ONCE):
             for table in DELETED_TABLES:
                 page = attempt_ids[first : first + ATTEMPTS_AT_ONCE]
                 moved = and_(table.c.attempt_id.in_(page), *_up_to_the_move(table))
                 n_deleted += delete_in_batches(self._writer, table, moved, may_continue=may_continue)
         return n_deleted
-
-    def _attempts(self) -> Sequence[int]:
-        """Return the moved attempts that have rows of theirs in the database."""
-        attempt = tables.attempt.c
-        has_rows = or_(
-            *(exists().where(table.c.attempt_id == attempt.id, *_up_to_the_move(table)) for table in DELETED_TABLES)
-        )
-        found = select(attempt.id).where(attempt.lake_batch_id.is_not(None), has_rows)
-        return self._values(found.order_by(attempt.id))
 
 
 def waits_for_lake() -> ColumnElement[bool]:

@@ -14,7 +14,7 @@ from datetime import timedelta
 from pathlib import Path
 from threading import Lock
 from typing import Any
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import urlsplit
 
 import pyarrow as pa
 import pyarrow.dataset
@@ -64,29 +64,21 @@ def _object_store(location: LakeLocation) -> Any:
     url = urlsplit(location.url)
     match url.scheme:
         case "s3":
-            return _s3()
+            endpoint = urlsplit(os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or "")
+            return pyarrow.fs.S3FileSystem(
+                region=os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION"),
+                scheme=endpoint.scheme or "https",
+                endpoint_override=endpoint.netloc or None,
+                connect_timeout=CONNECT_SECONDS,
+                request_timeout=REQUEST_SECONDS,
+                retry_strategy=pyarrow.fs.AwsStandardS3RetryStrategy(max_attempts=MAX_ATTEMPTS),
+            )
         case "gs":
             return pyarrow.fs.GcsFileSystem(retry_time_limit=timedelta(seconds=REQUEST_SECONDS))
         case _:
-            return _azure(url)
-
-
-def _s3() -> Any:
-    endpoint = urlsplit(os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or "")
-    return pyarrow.fs.S3FileSystem(
-        region=os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION"),
-        scheme=endpoint.scheme or "https",
-        endpoint_override=endpoint.netloc or None,
-        connect_timeout=CONNECT_SECONDS,
-        request_timeout=REQUEST_SECONDS,
-        retry_strategy=pyarrow.fs.AwsStandardS3RetryStrategy(max_attempts=MAX_ATTEMPTS),
-    )
-
-
-def _azure(url: SplitResult) -> Any:
-    host = (url.hostname or "").partition(".")[0] if url.username else ""
-    account = host or os.environ.get("AZURE_STORAGE_ACCOUNT_NAME")
-    return pyarrow.fs.AzureFileSystem(account, account_key=os.environ.get("AZURE_STORAGE_ACCOUNT_KEY"))
+            host = (url.hostname or "").partition(".")[0] if url.username else ""
+            account = host or os.environ.get("AZURE_STORAGE_ACCOUNT_NAME")
+            return pyarrow.fs.AzureFileSystem(account, account_key=os.environ.get("AZURE_STORAGE_ACCOUNT_KEY"))
 
 
 class DeltaTables:
@@ -130,7 +122,12 @@ class DeltaTables:
         """
         if (found := self.find(table)) is not None:
             with lake_errors(self.location):
-                _add_missing_columns(found, table)
+                # Readers see null in the rows that an older trmon wrote, and it can still append.
+                known = {field.name for field in found.schema().fields}
+                missing = [Field.from_arrow(field) for field in table.schema if field.name not in known]
+                if missing:
+                    found.alter.add_columns(missing)
+                    found.update_incremental()
             return found
         with lake_errors(self.location):
             if not self.location.is_remote:
@@ -148,15 +145,6 @@ class DeltaTables:
         if created is None:
             raise NotReady(f"the table {table.name} was removed from {self.location.url} as it was created")
         return created
-
-
-def _add_missing_columns(opened: DeltaTable, table: LakeTable) -> None:
-    """Add the columns that an older trmon did not know; readers see null in its rows, and it can still append."""
-    known = {field.name for field in opened.schema().fields}
-    missing = [Field.from_arrow(field) for field in table.schema if field.name not in known]
-    if missing:
-        opened.alter.add_columns(missing)
-        opened.update_incremental()
 
 
 @contextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -78,7 +78,13 @@ class _OpenFile:
         while piece.num_rows:
             part = piece.slice(0, limit - self._waiting_rows)
             piece = piece.slice(part.num_rows)
-            self._note_bounds(part)
+            for name in self._nulls:
+                column = part.column(name)
+                self._nulls[name] += column.null_count
+                bounds = pc.min_max(column).as_py()
+                if bounds["min"] is not None:
+                    self._least[name] = min(bounds["min"], self._least.get(name, bounds["min"]))
+                    self._most[name] = max(bounds["max"], self._most.get(name, bounds["max"]))
             self._waiting.append(part.select(self._schema.names))
             self._waiting_rows += part.num_rows
             self._waiting_bytes += part.nbytes
@@ -103,15 +109,6 @@ class _OpenFile:
         }
         made_at = int(time.time() * 1000)
         return AddAction(self._name, info.size, self.partition, made_at, is_change, json.dumps(stats))
-
-    def _note_bounds(self, piece: Any) -> None:
-        for name in self._nulls:
-            column = piece.column(name)
-            self._nulls[name] += column.null_count
-            bounds = pc.min_max(column).as_py()
-            if bounds["min"] is not None:
-                self._least[name] = min(bounds["min"], self._least.get(name, bounds["min"]))
-                self._most[name] = max(bounds["max"], self._most.get(name, bounds["max"]))
 
     def _write_group(self) -> None:
         if self._waiting:
@@ -183,7 +180,12 @@ def _delete_rows(
 def _merged(table: LakeTable, folder: TableFolder, entries: Sequence[LogEntry]) -> Iterator[Any]:
     places: dict[tuple[int, str, int], list[LogEntry]] = {}
     for entry in entries:
-        for key in _attempts(folder.dataset([entry["path"]])):
+        names = ["run_id", "database_id", "attempt_id"]
+        keys: set[tuple[int, str, int]] = set()
+        for piece in folder.dataset([entry["path"]]).scanner(columns=names).to_batches():
+            distinct = pa.Table.from_batches([piece]).group_by(names).aggregate([])
+            keys.update(tuple(row[name] for name in names) for row in distinct.to_pylist())
+        for key in keys:
             places.setdefault(key, []).append(entry)
     for key in sorted(places):
         run_id, database_id, attempt_id = key
@@ -194,15 +196,6 @@ def _merged(table: LakeTable, folder: TableFolder, entries: Sequence[LogEntry]) 
         )
         for entry in places[key]:
             yield from _rows(table, folder, entry, is_attempt)
-
-
-def _attempts(dataset: Any) -> Collection[tuple[int, str, int]]:
-    names = ["run_id", "database_id", "attempt_id"]
-    keys: set[tuple[int, str, int]] = set()
-    for piece in dataset.scanner(columns=names).to_batches():
-        distinct = pa.Table.from_batches([piece]).group_by(names).aggregate([])
-        keys.update(tuple(row[name] for name in names) for row in distinct.to_pylist())
-    return keys
 
 
 def _rows(table: LakeTable, folder: TableFolder, entry: LogEntry, wanted: Any) -> Iterator[Any]:

@@ -22,7 +22,6 @@ from trmon.store.rows.messages import stored_report
 from trmon.store.rows.signal_chunks import (
     BatchSeries,
     StepRange,
-    StoredChunks,
     attempt_series,
     axes_of,
 )
@@ -80,11 +79,16 @@ class LakeHistory:
         }
         chunked_to = max((chunk["last_ordinal"] for chunk in chunks), default=0)
         newest = self._batches_of(attempt_id, BatchSelection(after=chunked_to, limit=sys.maxsize))
+        newest_axes = axes_of((batch.key.step, batch.key.update, batch.ordinal, batch.closed_at) for batch in newest)
+        # A signal replaces a scalar of the same name.
+        values = [batch.scalars | batch.signals for batch in newest]
         return attempt_series(
             names=names,
             steps=steps,
-            chunks=StoredChunks(axes, self._values(attempt_id, names, axes) if axes and names else ()),
-            newest=_newest(newest, names),
+            chunks=(axes, self._values(attempt_id, names, axes) if axes and names else ()),
+            newest=BatchSeries(
+                newest_axes, {name: np.array([row.get(name, np.nan) for row in values]) for name in names}
+            ),
         )
 
     def _values(
@@ -143,10 +147,3 @@ class LakeHistory:
             *filters,
         )
         return self._lake.read(table, columns, where, lake_batch=self._lake_batch)
-
-
-def _newest(batches: Sequence[BatchRow], names: Sequence[str]) -> BatchSeries:
-    axes = axes_of((batch.key.step, batch.key.update, batch.ordinal, batch.closed_at) for batch in batches)
-    # A signal replaces a scalar of the same name.
-    values = [batch.scalars | batch.signals for batch in batches]
-    return BatchSeries(axes, {name: np.array([row.get(name, np.nan) for row in values]) for name in names})

@@ -102,23 +102,21 @@ class LakeAccess:
     def read(self) -> Iterator[None]:
         """Run the block as a read. Errors: LakeUnavailable for an unreachable lake; Overloaded."""
         self._check_reachable()
-        with self._slot():
-            try:
-                yield
-            except _failures_of_lakes() as error:
-                raise self._failed(error) from error
-        self._failures = 0
-
-    @contextmanager
-    def _slot(self) -> Iterator[None]:
         if not self._slots.acquire(blocking=False):
             self._wait()
         try:
-            # It may have failed for the one before.
-            self._check_reachable()
+            self._check_reachable()  # it may have failed for the one before
             yield
+        except _failures_of_lakes() as error:
+            with self._lock:
+                pause_seconds = min(FIRST_PAUSE_SECONDS * 2.0 ** min(self._failures, 16), MAX_PAUSE_SECONDS)
+                self._failures += 1
+                self._refused_until = self._monotonic() + pause_seconds
+                self._reason = brief_error(error)
+            raise self._unreachable() from error
         finally:
             self._slots.release()
+        self._failures = 0
 
     def _wait(self) -> None:
         with self._lock:
@@ -135,14 +133,6 @@ class LakeAccess:
     def _check_reachable(self) -> None:
         if self._monotonic() < self._refused_until:
             raise self._unreachable()
-
-    def _failed(self, error: BaseException) -> LakeUnavailable:
-        with self._lock:
-            pause_seconds = min(FIRST_PAUSE_SECONDS * 2.0 ** min(self._failures, 16), MAX_PAUSE_SECONDS)
-            self._failures += 1
-            self._refused_until = self._monotonic() + pause_seconds
-            self._reason = brief_error(error)
-            return self._unreachable()
 
     def _unreachable(self) -> LakeUnavailable:
         return LakeUnavailable(

@@ -14,20 +14,9 @@ from sqlalchemy import Connection, Engine, func, select
 
 from trmon.domain.errors import NotReady
 from trmon.store.database.sqlite import sync_path
+from trmon.store.lake import delta_schema
 from trmon.store.lake.attempt_rows import AttemptRows, belongs_to
 from trmon.store.lake.deletions import MovedRows
-from trmon.store.lake.delta_schema import (
-    LAKE_ATTEMPTS,
-    LAKE_BATCHES,
-    LAKE_CHUNK_AXES,
-    LAKE_DECISIONS,
-    LAKE_NOTICES,
-    LAKE_REPORTS,
-    LAKE_SIGNAL_CHUNKS,
-    LAKE_TABLES,
-    LATE_TABLES,
-    LakeTable,
-)
 from trmon.store.lake.delta_tables import DeltaTables, TableFolder, files_with, lake_errors, table_folder_of
 from trmon.store.lake.files import (
     commit_files,
@@ -46,22 +35,22 @@ def _has_batch(delta_table: DeltaTable, batch: LakeBatch) -> bool:
 
 
 COUNTED_TABLES = (
-    LAKE_REPORTS,
-    LAKE_NOTICES,
-    LAKE_BATCHES,
-    LAKE_DECISIONS,
-    LAKE_SIGNAL_CHUNKS,
-    LAKE_CHUNK_AXES,
-    LAKE_ATTEMPTS,
+    delta_schema.LAKE_REPORTS,
+    delta_schema.LAKE_NOTICES,
+    delta_schema.LAKE_BATCHES,
+    delta_schema.LAKE_DECISIONS,
+    delta_schema.LAKE_SIGNAL_CHUNKS,
+    delta_schema.LAKE_CHUNK_AXES,
+    delta_schema.LAKE_ATTEMPTS,
 )
 """The tables whose rows cannot change once an attempt is sealed: those that retention deletes, and the attempts."""
 
 
-def counts_in_database(connection: Connection, member: LakeMember, table: LakeTable) -> int:
+def counts_in_database(connection: Connection, member: LakeMember, table: delta_schema.LakeTable) -> int:
     """Return the number of rows that a batch moves of a member."""
-    if member.is_late and table not in LATE_TABLES:
+    if member.is_late and table not in delta_schema.LATE_TABLES:
         return 0
-    if table is LAKE_ATTEMPTS:
+    if table is delta_schema.LAKE_ATTEMPTS:
         return 1
     source = tables.batch if table.archived is None else table.archived.table
     is_member = source.c.attempt_id == member.attempt_id if table.archived is None else belongs_to(member, table)
@@ -139,7 +128,13 @@ class LakeMover:
         n_runs = self.delete_runs(now=now) if may_continue() else 0
         n_files = 0
         if may_continue() and (self._compacted_at is None or now - self._compacted_at >= COMPACTION_SECONDS):
-            n_files = self._compact(now=now)
+            for table, found, folder in self._tables():
+                with lake_errors(self._delta_tables.location):
+                    n_files += compact_partitions(found, table, folder, before_month=month_of(now))
+                    found.update_incremental()
+                    found.create_checkpoint()
+                    found.cleanup_metadata()
+                    found.vacuum(retention_hours=VACUUM_HOURS, dry_run=False, full=True)
             self._compacted_at = now
         return LakePass(batches=tuple(moved), deleted_rows=n_rows, deleted_runs=n_runs, merged_files=n_files)
 
@@ -157,16 +152,18 @@ class LakeMover:
         if batch is None:
             return None
         at_point("planned")
-        for table in LAKE_TABLES:
+        for table in delta_schema.LAKE_TABLES:
             self._append(table, batch, at_point)
-        self._verify(batch)
+        for table in COUNTED_TABLES:
+            self._verify(table, batch)
+        for table in delta_schema.LAKE_TABLES:
+            self._sync_log(table)
         at_point("verified")
         self._batches.finish(batch, now=now)
         at_point("finished")
         return batch
 
-    def _append(self, table: LakeTable, batch: LakeBatch, at_point: Callable[[str], None]) -> None:
-        """Append the rows of a batch to a table, unless it has them."""
+    def _append(self, table: delta_schema.LakeTable, batch: LakeBatch, at_point: Callable[[str], None]) -> None:
         found = self._delta_tables.find(table)
         if found is not None and _has_batch(found, batch):
             return
@@ -202,20 +199,8 @@ class LakeMover:
         self._batches.finish_deletions(run_ids, now=now)
         return len(run_ids)
 
-    def _compact(self, *, now: float) -> int:
-        """Merge the small files of past months, drop files that no table names any more, and return how many merged."""
-        n_merged = 0
-        for table, found, folder in self._tables():
-            with lake_errors(self._delta_tables.location):
-                n_merged += compact_partitions(found, table, folder, before_month=month_of(now))
-                found.update_incremental()
-                found.create_checkpoint()
-                found.cleanup_metadata()
-                found.vacuum(retention_hours=VACUUM_HOURS, dry_run=False, full=True)
-        return n_merged
-
-    def _tables(self) -> Iterator[tuple[LakeTable, DeltaTable, TableFolder]]:
-        for table in LAKE_TABLES:
+    def _tables(self) -> Iterator[tuple[delta_schema.LakeTable, DeltaTable, TableFolder]]:
+        for table in delta_schema.LAKE_TABLES:
             found = self._delta_tables.find(table)
             if found is not None:
                 with lake_errors(self._delta_tables.location):
@@ -253,16 +238,10 @@ class LakeMover:
 
     def _newest_in_lake(self) -> int:
         app_id = app_id_of(self._batches.database_id())
-        opened = (self._delta_tables.find(table) for table in LAKE_TABLES)
+        opened = (self._delta_tables.find(table) for table in delta_schema.LAKE_TABLES)
         return max((found.transaction_version(app_id) or 0 for found in opened if found is not None), default=0)
 
-    def _verify(self, batch: LakeBatch) -> None:
-        for table in COUNTED_TABLES:
-            self._verify_table(table, batch)
-        for table in LAKE_TABLES:
-            self._sync_log(table)
-
-    def _verify_table(self, table: LakeTable, batch: LakeBatch) -> None:
+    def _verify(self, table: delta_schema.LakeTable, batch: LakeBatch) -> None:
         found = self._delta_tables.find(table)
         with lake_errors(self._delta_tables.location):
             folder = table_folder_of(self._delta_tables.location, table)
@@ -279,7 +258,7 @@ class LakeMover:
                         f"{member.project}/{member.run} in {table.name}; the database keeps them all"
                     )
 
-    def _sync_log(self, table: LakeTable) -> None:
+    def _sync_log(self, table: delta_schema.LakeTable) -> None:
         if self._delta_tables.location.is_remote:
             return
         log = Path(self._delta_tables.location.table_uri(table.name)) / "_delta_log"

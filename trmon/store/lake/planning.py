@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
 from typing import Any
 
@@ -86,14 +86,6 @@ def late_attempts() -> Select[tuple[int, int]]:
     return joined.where(is_late, _IS_CLOSED, _IS_KEPT).order_by(_attempt.id)
 
 
-def moved_up_to(connection: Connection, attempt_id: int) -> tuple[int, int] | None:
-    """Return the newest report and the newest notice that have moved of an attempt; None if it never moved."""
-    newest = _newest_moved()
-    found = select(newest.c.report_id, newest.c.notice_id).where(newest.c.attempt_id == attempt_id)
-    row = connection.execute(found).one_or_none()
-    return None if row is None else (row.report_id, row.notice_id)
-
-
 def message_bounds(connection: Connection, attempt_id: int, *, after: tuple[int, int]) -> tuple[int, int, int, int]:
     """Return the newest report, the newest notice, and the number and bytes of the reports after some ids.
 
@@ -160,18 +152,14 @@ class LakeBatch:
     members: Sequence[LakeMember]
 
     @property
-    def month(self) -> str:
-        """The month in which it was planned, YYYY-MM in UTC."""
-        return month_of(self.planned_at)
-
-    @property
     def app_id(self) -> str:
         """The name under which the tables of the lake record the newest batch of this database."""
         return app_id_of(self.database_id)
 
     def front(self, member: LakeMember) -> dict[str, Any]:
         """Return the values of the first columns, among others, for the rows of a member."""
-        return asdict(member) | {"month": self.month, "database_id": self.database_id, "lake_batch_id": self.id}
+        of_batch = {"month": month_of(self.planned_at), "database_id": self.database_id, "lake_batch_id": self.id}
+        return asdict(member) | of_batch
 
 
 def month_of(at: float) -> str:
@@ -188,15 +176,6 @@ BATCH_BYTES = 256 << 20
 """Maximum report bytes of a lake batch, unless one attempt alone has more."""
 BATCH_ATTEMPTS = 200
 _batch, _member, _deletion = tables.lake_batch.c, tables.lake_batch_attempt.c, tables.lake_deletion.c
-
-
-@dataclass(slots=True)
-class _Plan:
-    """The members of the next batch as rows, and their size."""
-
-    rows: list[dict[str, Any]] = field(default_factory=list)
-    n_reports: int = 0
-    n_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -280,9 +259,11 @@ class LakeBatches(Repository):
             lock_exclusively(connection, AdvisoryLock.LAKE)
             if connection.scalar(select(exists().where(_batch.moved_at.is_(None)))):
                 return
-            plan = _plan(connection, candidates, idle_since=idle_since)
-            if plan.rows:
-                _insert_batch(connection, plan, now=now)
+            rows, sizes = _plan(connection, candidates, idle_since=idle_since)
+            if rows:
+                id_ = (connection.scalar(select(func.max(_batch.id))) or 0) + 1
+                connection.execute(insert(tables.lake_batch).values(id=id_, planned_at=now, moved_at=None, **sizes))
+                connection.execute(insert(tables.lake_batch_attempt), [{"lake_batch_id": id_, **row} for row in rows])
 
         self._writer.submit(write_plan).result()
         return self.planned()
@@ -305,7 +286,16 @@ class LakeBatches(Repository):
             first = [member.attempt_id for member in batch.members if not member.is_late]
             moved = update(tables.attempt).where(_attempt.id.in_(first))
             connection.execute(moved.values(lake_batch_id=batch.id))
-            _empty_checkpoints(connection, {member.run_id for member in batch.members})
+            # Drop the checkpoints of runs whose attempts have all moved; the number of their batches stays.
+            state = tables.run_state.c
+            has_rows = exists().where(_attempt.run_id == state.run_id, _attempt.lake_batch_id.is_(None))
+            newest = (
+                select(func.max(tables.batch.c.ordinal)).where(tables.batch.c.run_id == state.run_id).scalar_subquery()
+            )
+            emptied = update(tables.run_state).where(
+                and_(state.run_id.in_({member.run_id for member in batch.members}), not_(has_rows))
+            )
+            connection.execute(emptied.values(ordinal=func.coalesce(newest, state.ordinal), version=None, state=None))
             # A trainer that continues starts a new attempt, which the cached entries do not say.
             self._registry.flush(connection)
             self._registry.forget()
@@ -322,24 +312,30 @@ class LakeBatches(Repository):
         self._writer.submit(lambda transaction: transaction.connection.execute(done)).result()
 
 
-def _plan(connection: Connection, candidates: Sequence[tuple[int, int]], *, idle_since: float) -> _Plan:
-    """Return the candidates that can still move, until they are too many or too large together."""
-    plan = _Plan()
+def _plan(
+    connection: Connection, candidates: Sequence[tuple[int, int]], *, idle_since: float
+) -> tuple[list[dict[str, Any]], dict[str, int]]:
+    """Return the candidates that can still move, until they are too many or too large together, and their sizes."""
+    rows: list[dict[str, Any]] = []
+    total_reports = total_bytes = 0
     for attempt_id, run_id in candidates[:BATCH_ATTEMPTS]:
         # A run whose lock is held gets rows at this moment; it waits for the next batch.
-        if not _try_lock_run(connection, run_id):
+        locks = (lock_number(space, run_id) for space in (LockSpace.MESSAGES, LockSpace.ROWS))
+        if not all(try_lock_number(connection, lock) for lock in locks):
             continue
-        former = moved_up_to(connection, attempt_id)
+        newest = _newest_moved()
+        moved_up_to = select(newest.c.report_id, newest.c.notice_id).where(newest.c.attempt_id == attempt_id)
+        former = connection.execute(moved_up_to).one_or_none()
         query = movable_attempts(idle_since=idle_since) if former is None else late_attempts()
         if connection.execute(query.where(_attempt.id == attempt_id)).one_or_none() is None:
             continue
-        after = former or (0, 0)
+        after = (0, 0) if former is None else (former.report_id, former.notice_id)
         report_id, notice_id, n_reports, n_bytes = message_bounds(connection, attempt_id, after=after)
-        if plan.rows and plan.n_bytes + n_bytes > BATCH_BYTES:
+        if rows and total_bytes + n_bytes > BATCH_BYTES:
             break
-        plan.n_reports += n_reports
-        plan.n_bytes += n_bytes
-        plan.rows.append(
+        total_reports += n_reports
+        total_bytes += n_bytes
+        rows.append(
             {
                 "attempt_id": attempt_id,
                 "run_id": run_id,
@@ -350,20 +346,7 @@ def _plan(connection: Connection, candidates: Sequence[tuple[int, int]], *, idle
                 "notice_id": notice_id,
             }
         )
-    return plan
-
-
-def _try_lock_run(connection: Connection, run_id: int) -> bool:
-    return all(
-        try_lock_number(connection, lock_number(space, run_id)) for space in (LockSpace.MESSAGES, LockSpace.ROWS)
-    )
-
-
-def _insert_batch(connection: Connection, plan: _Plan, *, now: float) -> None:
-    id_ = (connection.scalar(select(func.max(_batch.id))) or 0) + 1
-    sizes = {"n_attempts": len(plan.rows), "n_reports": plan.n_reports, "n_bytes": plan.n_bytes}
-    connection.execute(insert(tables.lake_batch).values(id=id_, planned_at=now, moved_at=None, **sizes))
-    connection.execute(insert(tables.lake_batch_attempt), [{"lake_batch_id": id_, **row} for row in plan.rows])
+    return rows, {"n_attempts": len(rows), "n_reports": total_reports, "n_bytes": total_bytes}
 
 
 def planned_batch(connection: Connection) -> LakeBatch | None:
@@ -371,25 +354,22 @@ def planned_batch(connection: Connection) -> LakeBatch | None:
     row = connection.execute(select(tables.lake_batch).where(_batch.moved_at.is_(None))).one_or_none()
     if row is None:
         return None
+    of_batch = (column for column in _member if column.name != "lake_batch_id")
+    found = (
+        select(*of_batch, *member_columns(until=row.planned_at))
+        .join_from(tables.lake_batch_attempt, tables.attempt)
+        .join(tables.run, _run.id == _attempt.run_id)
+        .where(_member.lake_batch_id == row.id, not_(exists().where(_deletion.run_id == _run.id)))
+        .order_by(_run.project, _member.run_id, _member.attempt_id)
+    )
     return LakeBatch(
         id=row.id,
         database_id=_database_id(connection),
         planned_at=row.planned_at,
         n_reports=row.n_reports,
         n_bytes=row.n_bytes,
-        members=[LAKE_MEMBER_MAPPING.from_row(member) for member in _members(connection, row.id, row.planned_at)],
+        members=[LAKE_MEMBER_MAPPING.from_row(member) for member in connection.execute(found)],
     )
-
-
-def _members(connection: Connection, batch_id: int, planned_at: float) -> Sequence[Any]:
-    of_batch = (column for column in _member if column.name != "lake_batch_id")
-    found = (
-        select(*of_batch, *member_columns(until=planned_at))
-        .join_from(tables.lake_batch_attempt, tables.attempt)
-        .join(tables.run, _run.id == _attempt.run_id)
-        .where(_member.lake_batch_id == batch_id, not_(exists().where(_deletion.run_id == _run.id)))
-    )
-    return connection.execute(found.order_by(_run.project, _member.run_id, _member.attempt_id)).all()
 
 
 def member_columns(*, until: float) -> list[ColumnElement[Any]]:
@@ -405,15 +385,6 @@ def member_columns(*, until: float) -> list[ColumnElement[Any]]:
         case((_attempt.ordinal == 1, 0.0), else_=_attempt.started_at).label("since"),
         func.coalesce(next_at.scalar_subquery(), until).label("until"),
     ]
-
-
-def _empty_checkpoints(connection: Connection, run_ids: set[int]) -> None:
-    """Drop the checkpoints of runs whose attempts have all moved; the number of their batches stays."""
-    state = tables.run_state.c
-    has_rows = exists().where(_attempt.run_id == state.run_id, _attempt.lake_batch_id.is_(None))
-    newest = select(func.max(tables.batch.c.ordinal)).where(tables.batch.c.run_id == state.run_id).scalar_subquery()
-    emptied = update(tables.run_state).where(and_(state.run_id.in_(run_ids), not_(has_rows)))
-    connection.execute(emptied.values(ordinal=func.coalesce(newest, state.ordinal), version=None, state=None))
 
 
 def _count(connection: Connection, query: Select[Any]) -> int:

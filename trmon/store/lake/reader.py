@@ -152,18 +152,15 @@ class TableReader:
                 self._table.update_incremental()
                 self._files = None
             if self._files is None:
-                self._files = self._list(self._table)
+                actions = pa.table(self._table.get_add_actions(flatten=True)).to_pydict()
+                filterable = [name.removeprefix("min.") for name in actions if name.startswith("min.")]
+                self._files = _TableFiles(
+                    schema=pa.schema(self._table.schema().to_arrow()),
+                    paths=tuple(actions["path"]),
+                    bounds={name: (actions[f"min.{name}"], actions[f"max.{name}"]) for name in filterable},
+                )
                 self._lake_batch = lake_batch
             return self._files
-
-    def _list(self, table: DeltaTable) -> _TableFiles:
-        actions = pa.table(table.get_add_actions(flatten=True)).to_pydict()
-        filterable = [name.removeprefix("min.") for name in actions if name.startswith("min.")]
-        return _TableFiles(
-            schema=pa.schema(table.schema().to_arrow()),
-            paths=tuple(actions["path"]),
-            bounds={name: (actions[f"min.{name}"], actions[f"max.{name}"]) for name in filterable},
-        )
 
 
 INDEX_BYTES = 32 << 20

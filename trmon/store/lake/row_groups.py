@@ -80,13 +80,6 @@ class ColumnFilter:
         return pc.and_(pc.greater_equal(column, self.low), pc.less_equal(column, self.high))
 
 
-def matching_rows(table: Any, filters: Filters) -> Any:
-    """Return the rows of an Arrow table that match all filters."""
-    if not filters or not len(table):
-        return table
-    return table.filter(reduce(pc.and_, (one.mask(table.column(one.column)) for one in filters)))
-
-
 FOOTER_FILES = 1024
 """How many files' footers stay in memory: reading one takes a request or two of an object store."""
 GROUP_BYTES = 64 << 20
@@ -132,14 +125,15 @@ class RowGroups:
 
         Args: key: names the file among those of all tables; columns: those to return, and those of the filters.
         """
-
         footer = self._footers.get(key, lambda: _read_footer(filesystem, path))
         groups = footer.groups(filters)
         pieces = [groups] if len(groups) > KEPT_GROUPS else [[group] for group in groups]
         for piece in pieces:
             read = partial(_read_groups, filesystem, path, piece, metadata=footer.metadata, columns=columns)
             rows = self._groups.get((key, *piece, *columns), read) if len(piece) == 1 else read()
-            yield matching_rows(rows, filters)
+            if filters and len(rows):
+                rows = rows.filter(reduce(pc.and_, (one.mask(rows.column(one.column)) for one in filters)))
+            yield rows
 
 
 def _read_footer(filesystem: Any, path: str) -> _Footer:

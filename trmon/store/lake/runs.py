@@ -69,7 +69,6 @@ class LakeRun:
         )
 
     def rows(self) -> Iterator[BatchRow]:
-        """Yield its batches."""
         history, after = self._history(), 0
         attempt_ids = [attempt_id for attempt_id, _ in self.moved_in]
         while page := history.batches(attempt_ids, BatchSelection(after=after, limit=PAGE_ROWS)):
@@ -77,7 +76,6 @@ class LakeRun:
             after = page[-1].ordinal
 
     def gauge_keys(self, steps: WhatIfSteps) -> list[BatchKey]:
-        """Return the key of each step, newest first."""
         history, keys = self._history(), list[BatchKey]()
         remaining = sys.maxsize if steps.max_steps is None else steps.max_steps
         for attempt_id, _ in sorted(self.moved_in, reverse=True):
@@ -88,7 +86,6 @@ class LakeRun:
         return keys
 
     def reports(self, keys: Collection[BatchKey]) -> Iterator[AnyReport]:
-        """Yield the reports of some batches."""
         history = self._history()
         for key in keys:
             yield from history.reports(key)

@@ -34,14 +34,27 @@ def back_up(url: str, file: Path, *, overwrite: bool = False) -> DatabaseCopy:
     Errors: Conflict if the file exists and `overwrite` is not set; NotReady naming the damaged file or, for
     PostgreSQL, the command to use.
     """
-    source = _file_of(url, file)
+    address = parse_database_url(url)
+    if address.get_backend_name() == "postgresql":
+        shown = URL.create(
+            "postgresql", username=address.username, host=address.host, port=address.port, database=address.database
+        )
+        raise NotReady(f"back up PostgreSQL with its own tool: pg_dump --format=custom --file={file} {shown}")
+    source = sqlite.sqlite_file_of(url)
     sqlite.check_file_exists(source)
     if file.exists() and not overwrite:
         raise Conflict(f"{file} already exists; choose another name or overwrite it")
     if file.exists() and file.samefile(source):
         raise Conflict(f"{file} is the database itself; choose another name")
     with copied_database(source, beside=file) as copy:
-        _publish(copy.file, file, overwrite=overwrite)
+        if overwrite:
+            copy.file.replace(file)
+        else:
+            try:
+                os.link(copy.file, file)
+            except FileExistsError as error:
+                raise Conflict(f"another process created {file}; choose another name or overwrite it") from error
+        sqlite.sync_path(file.parent)
         return DatabaseCopy(file=file, n_bytes=copy.n_bytes, revision=copy.revision)
 
 
@@ -70,16 +83,6 @@ def open_sqlite_file(file: Path, *, mode: str) -> sqlite3.Connection:
     return sqlite3.connect(uri, uri=True, timeout=sqlite.BUSY_SECONDS, isolation_level=None)
 
 
-def _file_of(url: str, file: Path) -> Path:
-    address = parse_database_url(url)
-    if address.get_backend_name() == "postgresql":
-        shown = URL.create(
-            "postgresql", username=address.username, host=address.host, port=address.port, database=address.database
-        )
-        raise NotReady(f"back up PostgreSQL with its own tool: pg_dump --format=custom --file={file} {shown}")
-    return sqlite.sqlite_file_of(url)
-
-
 def _copy(source: Path, part: Path) -> None:
     try:
         with closing(open_sqlite_file(source, mode="rw")) as reading, closing(sqlite3.connect(part)) as writing:
@@ -106,14 +109,3 @@ def _checked(part: Path, source: Path) -> str:
         except sqlite3.Error as error:
             raise NotReady(f"{source} is not a database of trmon: {error}") from error
     return str(revision)
-
-
-def _publish(part: Path, file: Path, *, overwrite: bool) -> None:
-    if overwrite:
-        part.replace(file)
-    else:
-        try:
-            os.link(part, file)
-        except FileExistsError as error:
-            raise Conflict(f"another process created {file}; choose another name or overwrite it") from error
-    sqlite.sync_path(file.parent)

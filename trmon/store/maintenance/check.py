@@ -50,16 +50,6 @@ def hot_queries(dialect: str) -> dict[str, Select[Any]]:
     }
 
 
-def unindexed_queries(connection: Connection) -> list[str]:
-    """Return the names of the queries that scan a whole table."""
-    hot = hot_queries(connection.dialect.name)
-    if connection.dialect.name == "postgresql":
-        # PostgreSQL scans small tables because that is faster: check whether an index could be used.
-        connection.exec_driver_sql("SET LOCAL enable_seqscan = off")
-        return [name for name, query in hot.items() if "Seq Scan" in _plan(connection, "EXPLAIN (COSTS OFF)", query)]
-    return [name for name, query in hot.items() if _scans(_plan(connection, "EXPLAIN QUERY PLAN", query))]
-
-
 def _of_many(dialect: str, table: Table) -> Select[Any]:
     query, given = newer_rows_query(dialect, table, {1: 1, 2: 1}, limit=9)
     return query.params(given)
@@ -134,13 +124,18 @@ def _indexes(connection: Connection) -> HealthCheckResult:
 
 
 def _plans(connection: Connection) -> HealthCheckResult:
-    slow = unindexed_queries(connection)
+    hot = hot_queries(connection.dialect.name)
+    if connection.dialect.name == "postgresql":
+        # PostgreSQL scans small tables because that is faster: check whether an index could be used.
+        connection.exec_driver_sql("SET LOCAL enable_seqscan = off")
+        slow = [name for name, query in hot.items() if "Seq Scan" in _plan(connection, "EXPLAIN (COSTS OFF)", query)]
+    else:
+        slow = [name for name, query in hot.items() if _scans(_plan(connection, "EXPLAIN QUERY PLAN", query))]
     if slow:
         return failing_result(
             "hot queries", f"scan a whole table: {', '.join(slow)}", advice="check for a missing index; run ANALYZE"
         )
-    n_queries = len(hot_queries(connection.dialect.name))
-    return healthy_result("hot queries", f"all {n_queries} use an index")
+    return healthy_result("hot queries", f"all {len(hot)} use an index")
 
 
 def _durability(connection: Connection) -> HealthCheckResult:

@@ -58,18 +58,20 @@ def restore_backup(url: str, backup: Path) -> RestoredDatabase:
             raise NotReady(
                 f"{backup} has schema {copy.revision}, which a newer trmon wrote; restore it with that version"
             )
-        replaced, has_tokens = None, _has_tokens(copy.file)
+        with closing(open_sqlite_file(copy.file, mode="ro")) as connection:
+            has_tokens = connection.execute("SELECT 1 FROM token LIMIT 1").fetchone() is not None
+        replaced = None
         if file.exists():
             replaced = _replace(copy.file, file)
         else:
-            _link(copy.file, file)
+            for log in (file.with_name(f"{file.name}{ending}") for ending in LOGS):
+                if log.exists() and log.stat().st_size:
+                    raise Conflict(
+                        f"{log} is a leftover log of another database; move it away first: SQLite would apply it"
+                    )
+            os.link(copy.file, file)
         sync_path(file.parent)
         return RestoredDatabase(file=file, n_bytes=copy.n_bytes, replaced=replaced, has_tokens=has_tokens)
-
-
-def _has_tokens(copy: Path) -> bool:
-    with closing(open_sqlite_file(copy, mode="ro")) as connection:
-        return connection.execute("SELECT 1 FROM token LIMIT 1").fetchone() is not None
 
 
 class _Damaged(Exception):
@@ -106,13 +108,6 @@ def _is_linked(file: Path, aside: Path) -> bool:
     except FileExistsError:
         return aside.samefile(file)
     return True
-
-
-def _link(copy: Path, file: Path) -> None:
-    for log in (file.with_name(f"{file.name}{ending}") for ending in LOGS):
-        if log.exists() and log.stat().st_size:
-            raise Conflict(f"{log} is a leftover log of another database; move it away first: SQLite would apply it")
-    os.link(copy, file)
 
 
 @contextmanager
@@ -194,7 +189,12 @@ def _prepare(connection: Connection, *, access: Access, now: float) -> RestoredS
     if connection.dialect.name == "postgresql":
         connection.execute(text(_SEQUENCES).bindparams(bindparam("skipped", SKIPPED_IDS, BigInteger)))
     else:
-        _skip_sqlite_ids(connection)
+        for table in tables.metadata.sorted_tables:
+            if table.dialect_options["sqlite"]["autoincrement"]:
+                given = {"name": table.name, "skipped": SKIPPED_IDS}
+                moved = text("UPDATE sqlite_sequence SET seq = seq + :skipped WHERE name = :name")
+                if not connection.execute(moved, given).rowcount:
+                    connection.execute(text("INSERT INTO sqlite_sequence (name, seq) VALUES (:name, :skipped)"), given)
     lease = tables.lease.c
     connection.execute(update(tables.lease).values(fence=lease.fence + SKIPPED_IDS, holder=None, expires_at=0.0))
     connection.execute(delete(tables.worker))
@@ -212,15 +212,6 @@ def _prepare(connection: Connection, *, access: Access, now: float) -> RestoredS
         after={"newest_report_at": state.newest_report_at},
     )
     return state
-
-
-def _skip_sqlite_ids(connection: Connection) -> None:
-    for table in tables.metadata.sorted_tables:
-        if table.dialect_options["sqlite"]["autoincrement"]:
-            given = {"name": table.name, "skipped": SKIPPED_IDS}
-            moved = text("UPDATE sqlite_sequence SET seq = seq + :skipped WHERE name = :name")
-            if not connection.execute(moved, given).rowcount:
-                connection.execute(text("INSERT INTO sqlite_sequence (name, seq) VALUES (:name, :skipped)"), given)
 
 
 def _note_loss(connection: Connection, *, author: str, now: float) -> int:

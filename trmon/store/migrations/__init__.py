@@ -68,20 +68,18 @@ def _upgrade(connection: Connection) -> None:
         connection.exec_driver_sql(f"SET LOCAL lock_timeout = {LOCK_TIMEOUT_MS}")
         connection.exec_driver_sql("SET LOCAL statement_timeout = 0")
     if revision is None:
-        _create_tables(connection)
+        tables.metadata.create_all(connection, checkfirst=False)
+        # Under this identity a lake holds the database's rows.
+        connection.execute(insert(tables.database_identity).values(id=str(uuid4())))
+        for table, column in _COMPRESSED if connection.dialect.name == "postgresql" else ():
+            # PostgreSQL would try to compress them again.
+            connection.exec_driver_sql(f"ALTER TABLE {table} ALTER COLUMN {column} SET STORAGE EXTERNAL")
         command.stamp(alembic_config(connection), "head")
     else:
         command.upgrade(alembic_config(connection), "head")
-    _write_oldest_reader(connection)
-
-
-def _create_tables(connection: Connection) -> None:
-    """Create every table, and give the database the identity under which a lake holds its rows."""
-    tables.metadata.create_all(connection, checkfirst=False)
-    connection.execute(insert(tables.database_identity).values(id=str(uuid4())))
-    for table, column in _COMPRESSED if connection.dialect.name == "postgresql" else ():
-        # PostgreSQL would try to compress them again.
-        connection.exec_driver_sql(f"ALTER TABLE {table} ALTER COLUMN {column} SET STORAGE EXTERNAL")
+    oldest = oldest_reader_of(schema_revision(connection) or "")
+    connection.execute(delete(tables.schema_compatibility))
+    connection.execute(insert(tables.schema_compatibility).values(oldest_reader=oldest))
 
 
 def check_revision(connection: Connection) -> None:
@@ -129,24 +127,13 @@ def _check_known(connection: Connection) -> None:
     revision = schema_revision(connection)
     if revision is None or knows_revision(revision):
         return
-    oldest = _stored_oldest_reader(connection)
+    oldest: str | None = None
+    if inspect(connection).has_table(tables.schema_compatibility.name):
+        oldest = connection.scalar(select(tables.schema_compatibility.c.oldest_reader))
     if oldest is None or not knows_revision(oldest):
         raise NotReady(
             f"the database has schema {revision}, which a newer trmon wrote; use that version, or restore a backup"
         )
-
-
-def _stored_oldest_reader(connection: Connection) -> str | None:
-    if not inspect(connection).has_table(tables.schema_compatibility.name):
-        return None
-    oldest: str | None = connection.scalar(select(tables.schema_compatibility.c.oldest_reader))
-    return oldest
-
-
-def _write_oldest_reader(connection: Connection) -> None:
-    oldest = oldest_reader_of(schema_revision(connection) or "")
-    connection.execute(delete(tables.schema_compatibility))
-    connection.execute(insert(tables.schema_compatibility).values(oldest_reader=oldest))
 
 
 def _scripts() -> Iterator[Script]:

@@ -56,7 +56,16 @@ class DatabaseRows:
 
     def _pieces(self, table: LakeTable, now: float) -> Iterator[Any]:
         with self._lock:
-            pieces = self._rows.read_from(self._connection, self._batch(table, now), table)
+            # The attempts with rows in the database, as if they were to move together.
+            batch = LakeBatch(
+                id=0,
+                database_id=self.moved().database_id,
+                planned_at=now,
+                n_reports=0,
+                n_bytes=0,
+                members=list(_members(self._connection, table)),
+            )
+            pieces = self._rows.read_from(self._connection, batch, table)
         while True:
             # A connection serves one thread at a time.
             with self._lock:
@@ -64,17 +73,6 @@ class DatabaseRows:
             if piece is None:
                 return
             yield piece
-
-    def _batch(self, table: LakeTable, now: float) -> LakeBatch:
-        """Return the attempts with rows in the database as if they were to move together."""
-        return LakeBatch(
-            id=0,
-            database_id=self.moved().database_id,
-            planned_at=now,
-            n_reports=0,
-            n_bytes=0,
-            members=list(_members(self._connection, table)),
-        )
 
 
 class ArrowStream:

@@ -120,16 +120,12 @@ def open_session(*, memory: str) -> Iterator[QuerySession]:
             try:
                 yield QuerySession(connection, thread)
             except KeyboardInterrupt:
-                _end_query(connection, thread)
+                # Until the thread is idle: a query that has only been submitted takes no notice.
+                idle = thread.submit(lambda: None)
+                while not idle.done():
+                    connection.interrupt()
+                    wait([idle], timeout=0.1)
                 raise
-
-
-def _end_query(connection: duckdb.DuckDBPyConnection, thread: Executor) -> None:
-    """Interrupt until the thread is idle: a query that has only been submitted takes no notice."""
-    idle = thread.submit(lambda: None)
-    while not idle.done():
-        connection.interrupt()
-        wait([idle], timeout=0.1)
 
 
 @contextmanager
@@ -173,22 +169,17 @@ class Queries:
         """
         with open_session(memory=memory) as session, self._reader.connect() as connection:
             rows = DatabaseRows(connection, reader=self._reader, names=self._names)
-            yield session.run(sql, self._rows(session, sql, rows, now=now))
+            named, moved = session.named_tables(sql), rows.moved()
+            in_lake = {table.name: None if self._lake is None else self._lake.dataset(table) for table in named}
+            given = {
+                table.name: TableRows(rows.stream(table, now=now), in_lake[table.name], _where(table, moved))
+                for table in named
+            }
+            yield session.run(sql, given)
 
     def describe(self) -> str:
         """Return the tables with their columns, a line each."""
         return "\n".join(f"{name}: {', '.join(columns)}" for name, columns in table_columns().items())
-
-    def _rows(self, session: QuerySession, sql: str, rows: DatabaseRows, *, now: float) -> dict[str, TableRows]:
-        named, moved = session.named_tables(sql), rows.moved()
-        return {
-            table.name: TableRows(rows.stream(table, now=now), self._dataset(table), _where(table, moved))
-            for table in named
-        }
-
-    def _dataset(self, table: LakeTable) -> Any:
-        """Return the rows of the lake as a dataset, which reads only what a query needs; None if it has none."""
-        return None if self._lake is None else self._lake.dataset(table)
 
 
 def _where(table: LakeTable, moved: MovedState) -> str:

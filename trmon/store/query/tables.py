@@ -48,13 +48,9 @@ def runs_sql() -> str:
     """Return the query of the view `runs`."""
     of_run = "PARTITION BY database_id, run_id"
     replaced = ", ".join(
-        f"CAST({function}({name}) OVER ({of_run}) AS {_sql_type(name)}) AS {name}"
+        f"CAST({function}({name}) OVER ({of_run}) AS {'DOUBLE' if name.endswith('_at') else 'BIGINT'}) AS {name}"
         for name, function in _OF_ALL_ATTEMPTS.items()
     )
     columns = f"* REPLACE ({replaced}), count(*) OVER ({of_run}) AS {N_ATTEMPTS}"
     newest = f"ordinal = max(ordinal) OVER ({of_run})"
     return f"SELECT {columns} FROM {ATTEMPTS} QUALIFY {newest}"  # noqa: S608 - names of this file
-
-
-def _sql_type(name: str) -> str:
-    return "DOUBLE" if name.endswith("_at") else "BIGINT"

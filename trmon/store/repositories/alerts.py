@@ -33,18 +33,14 @@ def matches(search: str, *, dialect: str) -> ColumnElement[bool]:
 
     Letters match in both cases; on SQLite, those of ASCII do.
     """
-    names = _names(dialect)
-    return and_(*(names.contains(word, autoescape=True) for word in search.lower().split()))
-
-
-def _names(dialect: str) -> ColumnElement[str]:
     cause, title = (func.coalesce(_label(name, dialect), "") for name in (CAUSE_LABEL, TITLE_LABEL))
     parts = [_run.project + "/" + _run.name, func.coalesce(_run.owner, ""), _alert.rule, cause, title]
     words = [func.replace(name, "_", " ") for name in (_alert.rule, cause)]
     text = parts[0]
     for part in (*parts[1:], *words):
         text = text + " " + part
-    return func.lower(text)
+    names = func.lower(text)
+    return and_(*(names.contains(word, autoescape=True) for word in search.lower().split()))
 
 
 def _label(name: str, dialect: str) -> ColumnElement[str]:
@@ -151,10 +147,7 @@ class Alerts(Repository):
         return self._writer.submit(write)
 
     def events(self, identity: str, *, access: Access, after: str | None = None, limit: int = 50) -> Page[AlertEvent]:
-        """Return the transitions of an alert's episodes, newest first.
-
-        Errors: InvalidInput for an invalid cursor.
-        """
+        """Return the transitions of an alert's episodes, newest first. Errors: InvalidInput for an invalid cursor."""
         table = tables.alert_event
         found = select(table).join(tables.run).where(table.c.identity == identity, visible_runs(access))
         return self._page(found, table.c.id, decode=EVENT_MAPPING.from_row, after=after, limit=limit)

@@ -126,7 +126,6 @@ class Archives(Repository):
             return False
 
     def _delete_partial(self, key: RunKey) -> None:
-        """Delete the rows of an import that did not finish."""
         try:
             self._runs.delete(key, access=EVERYTHING, now=0.0, is_audited=False)
         except NotFound:

@@ -112,7 +112,8 @@ class AttemptPlaces:
         if not rows:
             return MovedAttempts()
         moved_in = {row.id: row.lake_batch_id for row in rows}
-        lake_batch = connection.scalars(_NEWEST_BATCH).one()
+        batch = tables.lake_batch.c
+        lake_batch = connection.scalars(select(func.max(batch.id)).where(batch.moved_at.is_not(None))).one()
         database_id = connection.scalars(select(tables.database_identity.c.id)).one()
 
         def open_history() -> LakeHistory:
@@ -123,9 +124,6 @@ class AttemptPlaces:
             return self._lake.history(database_id, moved_in=moved_in, lake_batch=lake_batch)
 
         return MovedAttempts(frozenset(moved_in), open_history)
-
-
-_NEWEST_BATCH = select(func.max(tables.lake_batch.c.id)).where(tables.lake_batch.c.moved_at.is_not(None))
 
 
 def read_steps(

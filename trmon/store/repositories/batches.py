@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Collection
-from typing import Any
 
-from sqlalchemy import ColumnElement, Engine, Select, and_, or_, select, true
+from sqlalchemy import ColumnElement, Engine, and_, or_, select, true
 
 from trmon.domain.access import Access
 from trmon.domain.batches.batch import BatchRow, DecisionRow, PolicyRole
@@ -131,15 +130,13 @@ class Batches(Reader):
         with self._reader.connect() as connection:
             moved = self._places.among(connection, {key.attempt_id for key in keys}, access=access)
             stored = [key for key in keys if key.attempt_id not in moved.ids]
-            found = _select_decisions(stored, access).where(where) if stored else None
-            decisions = [] if found is None else [decision_from_row(row) for row in connection.execute(found)]
+            decisions: list[DecisionRow] = []
+            if stored:
+                table = tables.decision
+                of_run = table.join(tables.attempt).join(tables.run, tables.run.c.id == tables.attempt.c.run_id)
+                wanted = or_(*(and_(*is_batch(table, key)) for key in stored))
+                found = select(table).select_from(of_run).where(wanted, visible_runs(access), where)
+                decisions = [decision_from_row(row) for row in connection.execute(found)]
         if moved:
             decisions += moved.history.decisions([key for key in keys if key.attempt_id in moved.ids])
         return tuple(decisions)
-
-
-def _select_decisions(keys: Collection[BatchKey], access: Access) -> Select[Any]:
-    table = tables.decision
-    of_run = table.join(tables.attempt).join(tables.run, tables.run.c.id == tables.attempt.c.run_id)
-    wanted = or_(*(and_(*is_batch(table, key)) for key in keys))
-    return select(table).select_from(of_run).where(wanted, visible_runs(access))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -123,7 +123,16 @@ class Outbox(Repository):
             rows = self._rows(_DUE_IN_SLOTS, {**parameters, "slots": list(slots)})
         deliveries, errors = decode_deliveries(rows)
         if errors:
-            self._quarantine(errors)
+            # They become dead without waiting for the write: until it succeeds, the next read tries again.
+            log.error("notifications_undecodable", errors=dict(errors))
+            table = tables.delivery.c
+            waits = (table.id == bindparam("undecodable_id")) & table.state.in_(WAITING)
+            statement = update(tables.delivery).where(waits).values(state=DeliveryState.DEAD.value)
+            rows = [
+                {"undecodable_id": id_, "last_error": f"the stored notification cannot be decoded: {error}"}
+                for id_, error in errors.items()
+            ]
+            self._writer.submit(lambda transaction: transaction.connection.execute(statement, rows))
         return deliveries
 
     def delivery_context(self, run_id: int, *, now: float) -> DeliveryContext:
@@ -165,18 +174,6 @@ class Outbox(Repository):
             statement(transaction.connection)
 
         self._writer.submit(write).result()
-
-    def _quarantine(self, errors: Mapping[int, str]) -> None:
-        """Mark deliveries as dead without waiting for the write: until it succeeds, the next read tries again."""
-        log.error("notifications_undecodable", errors=dict(errors))
-        table = tables.delivery.c
-        waits = (table.id == bindparam("undecodable_id")) & table.state.in_(WAITING)
-        statement = update(tables.delivery).where(waits).values(state=DeliveryState.DEAD.value)
-        rows = [
-            {"undecodable_id": id_, "last_error": f"the stored notification cannot be decoded: {error}"}
-            for id_, error in errors.items()
-        ]
-        self._writer.submit(lambda transaction: transaction.connection.execute(statement, rows))
 
     def counts(self) -> dict[str, int]:
         """Return how many deliveries are in each state."""

@@ -279,10 +279,10 @@ class NewMessages(Reader):
             }
 
 
-def _newest_of_runs(table: Table) -> Select[Any]:
-    newer = select(table.c.run_id, func.max(table.c.id)).where(table.c.id > bindparam("after"))
-    return newer.group_by(table.c.run_id)
-
-
 _NEWEST_IDS = select(*(select(func.max(table.c.id)).scalar_subquery() for table in _TABLES))
-_NEWEST_OF_RUNS = {table.name: _newest_of_runs(table) for table in _TABLES}
+_NEWEST_OF_RUNS = {
+    table.name: select(table.c.run_id, func.max(table.c.id))
+    .where(table.c.id > bindparam("after"))
+    .group_by(table.c.run_id)
+    for table in _TABLES
+}

@@ -132,11 +132,8 @@ class Retention(Repository):
         newest = select(table.id).where(is_dead).order_by(table.id.desc()).offset(DEAD_ROWS).limit(1)
         surplus = next(iter(self._values(newest)), 0)
         dead = is_dead & or_(table.made_at < now - DEAD_FACTOR * max_age_seconds, table.id <= surplus)
-        is_closed = func.coalesce(table.episode, "").not_in(self._episodes_firing_since_before(oldest))
+        alert = tables.alert.c
+        found = select(tables.alert).where(alert.state == AlertState.FIRING.value, alert.since_at < oldest)
+        firing = [ALERT_MAPPING.from_row(row).episode for row in self._rows(found)]
+        is_closed = func.coalesce(table.episode, "").not_in(firing)
         return delete_in_batches(self._writer, tables.delivery, or_(done, dead) & is_closed)
-
-    def _episodes_firing_since_before(self, oldest: float) -> list[str]:
-        """Return the episodes that have been firing since before a time."""
-        table = tables.alert.c
-        found = select(tables.alert).where(table.state == AlertState.FIRING.value, table.since_at < oldest)
-        return [ALERT_MAPPING.from_row(row).episode for row in self._rows(found)]

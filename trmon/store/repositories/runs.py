@@ -42,9 +42,6 @@ from trmon_client.core.wire.codec import MAX_TAGS
 IN_FLIGHT_SECONDS = 15.0
 """How long the first attempt of a delivery may be in flight, possibly from another process."""
 
-NotifiedDeliveries = dict[tuple[str, str | None], Delivery]
-"""Firing notifications that may have arrived, by receiver and episode."""
-
 
 def notify_of_deletion(transaction: Transaction, run_id: int, *, now: float) -> None:
     """Send a resolve notice to every receiver that may know a firing alert of a run, before the run is deleted.
@@ -82,7 +79,8 @@ def _alert_deliveries(transaction: Transaction, run_id: int) -> list[Delivery]:
     return deliveries
 
 
-def _notified(deliveries: Sequence[Delivery]) -> NotifiedDeliveries:
+def _notified(deliveries: Sequence[Delivery]) -> dict[tuple[str, str | None], Delivery]:
+    """Return the firing notifications that may have arrived, by receiver and episode."""
     return {_subject(one): one for one in deliveries if _may_have_arrived(one)}
 
 
@@ -215,7 +213,12 @@ class Runs(Repository):
             transaction.mark_edited(before.id)
             changed = _get(transaction.connection, renamed, access)
             if owner_change is not None and changed.owner != before.owner:
-                _notify_new_owner(transaction, owner_change, before=before, after=changed)
+                table = tables.alert.c
+                firing = select(tables.alert).where(table.run_id == changed.id, table.state == AlertState.FIRING.value)
+                alerts = list(map(ALERT_MAPPING.from_row, transaction.connection.execute(firing.order_by(table.id))))
+                deliveries = owner_change.deliveries(alerts, before=before, after=changed)
+                write_deliveries(transaction.connection, deliveries)
+                transaction.receivers.update(delivery.receiver for delivery in deliveries)
             audit_run(
                 transaction.connection,
                 access,
@@ -278,15 +281,6 @@ def _changed_tags(tags: Collection[str], *, add: Collection[str], remove: Collec
     if add and len(changed) > MAX_TAGS:
         raise InvalidInput("add_tags", f"would make {len(changed)} tags; a run has at most {MAX_TAGS}")
     return changed
-
-
-def _notify_new_owner(transaction: Transaction, owner_change: OwnerChange, *, before: Run, after: Run) -> None:
-    table = tables.alert.c
-    firing = select(tables.alert).where(table.run_id == after.id, table.state == AlertState.FIRING.value)
-    alerts = list(map(ALERT_MAPPING.from_row, transaction.connection.execute(firing.order_by(table.id))))
-    deliveries = owner_change.deliveries(alerts, before=before, after=after)
-    write_deliveries(transaction.connection, deliveries)
-    transaction.receivers.update(delivery.receiver for delivery in deliveries)
 
 
 def _document(run: Run) -> AuditDocument:

@@ -88,7 +88,6 @@ def bucket_series(axes: Any, values: Mapping[str, Any], *, attempt_id: Any, poin
 
 
 def _band(column: Any, starts: Any) -> SeriesBand:
-    """Reduce the values between consecutive starts."""
     known = ~np.isnan(column)
     counts = np.add.reduceat(known, starts, dtype=np.int64)
     some = counts > 0
@@ -233,7 +232,7 @@ def _chunks(connection: Connection, attempt_id: int, *, names: Sequence[str], st
         table.attempt_id == attempt_id, table.first_step <= steps.last_step, table.last_step >= steps.first_step
     )
     axes = {row[0]: row[1] for row in connection.execute(found.order_by(table.first_ordinal))}
-    return StoredChunks(axes, _values(connection, attempt_id, names, axes) if axes and names else ())
+    return axes, _values(connection, attempt_id, names, axes) if axes and names else ()
 
 
 def _values(

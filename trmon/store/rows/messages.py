@@ -267,8 +267,16 @@ def unread_report(row: Any) -> AnyReport:
 
 
 def unread_notice(row: Any) -> AnyNotice:
-    """Return the notice of a row of `newer_rows`; one that arrived after its attempt moved is not decoded."""
-    return DamagedNotice(**_notice_ids(row), reason=MOVED_REASON) if row.is_moved else stored_notice(row)
+    """Return the notice of a row of `newer_rows`; one that arrived after its attempt moved is not decoded.
+
+    A damaged one has only its ids and the reason.
+    """
+    if row.is_moved:
+        return DamagedNotice(**_notice_ids(row), reason=MOVED_REASON)
+    try:
+        return StoredNotice(**_notice_ids(row), message=unpack_notice(row.payload))
+    except Damaged as error:
+        return DamagedNotice(**_notice_ids(row), reason=str(error))
 
 
 def stored_report(row: Any) -> AnyReport:
@@ -279,14 +287,6 @@ def stored_report(row: Any) -> AnyReport:
         return DamagedReport(**_report_ids(row), reason=str(error))
     sizes = {"accepted": row.accepted, "n_sequences": row.n_sequences, "n_tokens": row.n_tokens}
     return StoredReport(**_report_ids(row), **sizes, report=report, columns=columns)
-
-
-def stored_notice(row: Any) -> AnyNotice:
-    """Return the notice of a row; a damaged one only with its ids and the reason."""
-    try:
-        return StoredNotice(**_notice_ids(row), message=unpack_notice(row.payload))
-    except Damaged as error:
-        return DamagedNotice(**_notice_ids(row), reason=str(error))
 
 
 def _report_ids(row: Any) -> dict[str, Any]:

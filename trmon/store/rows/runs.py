@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from typing import Any, get_type_hints
 
 import msgspec
@@ -70,7 +70,11 @@ def has_name(key: RunKey) -> ColumnElement[bool]:
 def read_runs(connection: Connection, statement: Select[Any]) -> list[Run]:
     """Return the runs that a query made by `select_runs` finds."""
     rows = connection.execute(statement).all()
-    tags = _tags(connection, [row.id for row in rows])
+    table = tables.run_tag
+    query = select(table).where(table.c.run_id.in_([row.id for row in rows])).order_by(table.c.tag)
+    tags: dict[int, tuple[str, ...]] = {}
+    for tag in connection.execute(query) if rows else ():
+        tags[tag.run_id] = (*tags.get(tag.run_id, ()), tag.tag)
     return [run_from_row(row._asdict(), tags=tags.get(row.id, ())) for row in rows]
 
 
@@ -104,15 +108,6 @@ def write_tags(connection: Connection, run_id: int, *, tags: Collection[str] | N
 def setting_from_document(document: Mapping[str, Any]) -> AdaptationSetting:
     """Return a stored setting of an adaptation. Errors: TypeError, ValueError."""
     return AdaptationSetting(**{**document, "mode": AdaptationMode(document["mode"])})
-
-
-def _tags(connection: Connection, run_ids: Sequence[int]) -> Mapping[int, tuple[str, ...]]:
-    table = tables.run_tag
-    tags: dict[int, tuple[str, ...]] = {}
-    query = select(table).where(table.c.run_id.in_(run_ids)).order_by(table.c.tag)
-    for row in connection.execute(query) if run_ids else ():
-        tags[row.run_id] = (*tags.get(row.run_id, ()), row.tag)
-    return tags
 
 
 SUMMARY_VERSION = 4

@@ -43,14 +43,10 @@ def extend_chunks(connection: Connection, batches: Sequence[BatchRow], *, names:
                 span = select_unchunked(attempt_id, first - 1).where(tables.batch.c.ordinal <= last)
                 _write_chunk(connection, attempt_id, rows=connection.execute(span).all(), names=names)
         if any(ordinal % COMPLETION_INTERVAL == 0 for ordinal in ordinals):
-            _write_complete_chunks(connection, attempt_id, chunked_to=chunked[attempt_id], names=names)
-
-
-def _write_complete_chunks(connection: Connection, attempt_id: int, *, chunked_to: int, names: NameDictionary) -> None:
-    """Write a chunk for every 256 batches that are in none."""
-    rows = connection.execute(select_unchunked(attempt_id, chunked_to)).all()
-    for first in range(0, len(rows) - CHUNK_BATCHES + 1, CHUNK_BATCHES):
-        _write_chunk(connection, attempt_id, rows=rows[first : first + CHUNK_BATCHES], names=names)
+            # A chunk for every 256 batches that are in none.
+            rows = connection.execute(select_unchunked(attempt_id, chunked[attempt_id])).all()
+            for first in range(0, len(rows) - CHUNK_BATCHES + 1, CHUNK_BATCHES):
+                _write_chunk(connection, attempt_id, rows=rows[first : first + CHUNK_BATCHES], names=names)
 
 
 def last_chunked_ordinals(connection: Connection, attempt_ids: Collection[int]) -> dict[int, int]:
@@ -87,12 +83,6 @@ def read_axes(data: bytes) -> Any:
     """Return the axes of a chunk, [rows] of AXES."""
     planes = np.frombuffer(decompress_frame(data), np.uint8).reshape(AXES.itemsize, -1)
     return np.ascontiguousarray(planes.T).view(AXES).reshape(-1)
-
-
-def read_signal(data: bytes) -> Any:
-    """Return the values of one signal in a chunk, float64 [rows]."""
-    planes = decompress_frame(data)
-    return byte_unshuffle(planes, dtype="f8", shape=(1, len(planes) // 8))[0]
 
 
 def select_unchunked(attempt_id: int, chunked_to: int) -> Select[Any]:
@@ -159,14 +149,8 @@ class BatchSeries:
         return BatchSeries(self.axes[kept], {name: column[kept] for name, column in self.values.items()})
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class StoredChunks:
-    """The chunks of an attempt over some steps: packed axes by first ordinal, and packed values with their place."""
-
-    axes: Mapping[int, bytes]
-    """In the order of their batches."""
-    values: Iterable[tuple[str, int, bytes]]
-    """Signal, first ordinal, values."""
+StoredChunks = tuple[Mapping[int, bytes], Iterable[tuple[str, int, bytes]]]
+"""The chunks of an attempt: packed axes by first ordinal, in order; and signal, first ordinal and packed values."""
 
 
 def attempt_series(*, names: Sequence[str], steps: StepRange, chunks: StoredChunks, newest: BatchSeries) -> BatchSeries:
@@ -174,12 +158,14 @@ def attempt_series(*, names: Sequence[str], steps: StepRange, chunks: StoredChun
 
     Args: newest: the batches that are in no chunk.
     """
-    axes = {first: read_axes(packed) for first, packed in chunks.axes.items()}
+    packed_axes, packed_values = chunks
+    axes = {first: read_axes(packed) for first, packed in packed_axes.items()}
     columns = {name: [np.full(len(axis), np.nan) for axis in axes.values()] for name in names}
     places = {first: place for place, first in enumerate(axes)}
-    for name, first, data in chunks.values:
+    for name, first, data in packed_values:
         if first in places:
-            columns[name][places[first]] = read_signal(data)
+            planes = decompress_frame(data)
+            columns[name][places[first]] = byte_unshuffle(planes, dtype="f8", shape=(1, len(planes) // 8))[0]
     lacking = np.full(len(newest.axes), np.nan)
     values = {name: np.concatenate([*columns[name], newest.values.get(name, lacking)]) for name in names}
     part = BatchSeries(np.concatenate([*axes.values(), newest.axes]), values)

@@ -100,7 +100,12 @@ class Committer:
         self._stack.close()
 
     def _write(self, group: WriteGroup, slices: Iterable[list[WriteItem]], *, run_slice: RunSlice) -> Transaction:
-        connection = self._connect(pipelined=run_slice is _run_handler)
+        if self._connection is None:
+            self._connection = self._stack.enter_context(self._engine.connect())
+            # In a savepoint a statement must fail where it runs, so its results cannot be deferred.
+            if run_slice is _run_handler and self._locks is not None:
+                self._stack.enter_context(defer_waits(self._connection))
+        connection = self._connection
         try:
             with connection.begin():
                 transaction = Transaction(connection)
@@ -115,14 +120,6 @@ class Committer:
         if run_slice is not _run_handler:
             self.close()
         return transaction
-
-    def _connect(self, *, pipelined: bool) -> Connection:
-        if self._connection is None:
-            self._connection = self._stack.enter_context(self._engine.connect())
-            # In a savepoint a statement must fail where it runs, so its results cannot be deferred.
-            if pipelined and self._locks is not None:
-                self._stack.enter_context(defer_waits(self._connection))
-        return self._connection
 
     def _run_in_savepoint(self, transaction: Transaction, items: Sequence[WriteItem]) -> list[Any]:
         """Return a result or FailedWrite for each item: run them together or, if that fails, one by one."""
@@ -247,8 +244,13 @@ class GroupCommit:
         with self._wakeup:
             if not self.alive:
                 raise NotReady("the writer has stopped; the service is shutting down")
-            if self._waiting and len(self._waiting) + len(queued) > self._max_waiting:
-                raise self._overloaded()
+            n_waiting = len(self._waiting)
+            if n_waiting and n_waiting + len(queued) > self._max_waiting:
+                seconds = n_waiting / self._per_second if self._per_second else 1.0
+                raise Overloaded(
+                    f"{n_waiting} operations wait for the disk; the limit is {self._max_waiting}",
+                    retry_after_seconds=min(max(seconds, 1.0), 60.0),
+                )
             self._waiting.extend(queued)
             due = time.monotonic() + (PATIENT_SECONDS if is_patient else 0.0)
             if queued and due < self._commit_at:
@@ -256,24 +258,15 @@ class GroupCommit:
                 self._wakeup.notify()
         return [item.future for item in queued]
 
-    def _overloaded(self) -> Overloaded:
-        waiting = len(self._waiting)
-        seconds = waiting / self._per_second if self._per_second else 1.0
-        return Overloaded(
-            f"{waiting} operations wait for the disk; the limit is {self._max_waiting}",
-            retry_after_seconds=min(max(seconds, 1.0), 60.0),
-        )
-
     def _run(self) -> None:
-        while self._wait_for_items():
+        while True:
+            with self._wakeup:
+                while not self._closing and (left := self._commit_at - time.monotonic()) > 0:
+                    self._wakeup.wait(None if left == math.inf else left)
+                if not self._waiting:
+                    break
             self._commit_group()
         self._committer.close()
-
-    def _wait_for_items(self) -> bool:
-        with self._wakeup:
-            while not self._closing and (left := self._commit_at - time.monotonic()) > 0:
-                self._wakeup.wait(None if left == math.inf else left)
-            return bool(self._waiting)
 
     def _commit_group(self) -> None:
         group = WriteGroup()
@@ -296,7 +289,13 @@ class GroupCommit:
             seconds=group.seconds,
         )
         # Listeners run before the futures resolve: callers rely on their effects.
-        self._notify_commit(commit)
+        rate = commit.n_operations / max(commit.seconds, 1e-6)
+        self._per_second = RATE_MEMORY * (self._per_second or rate) + (1 - RATE_MEMORY) * rate
+        for listener in self._commit_listeners:
+            try:
+                listener(commit)
+            except Exception:  # noqa: BLE001 - the edge of the writer's loop: a listener must not end it
+                _log.exception("commit_listener_failed")
         group.resolve()
 
     def _slices(self, group: WriteGroup) -> Iterator[list[WriteItem]]:
@@ -323,15 +322,6 @@ class GroupCommit:
         for listener in self._rollback_listeners:
             listener()
 
-    def _notify_commit(self, commit: CommittedGroup) -> None:
-        rate = commit.n_operations / max(commit.seconds, 1e-6)
-        self._per_second = RATE_MEMORY * (self._per_second or rate) + (1 - RATE_MEMORY) * rate
-        for listener in self._commit_listeners:
-            try:
-                listener(commit)
-            except Exception:  # noqa: BLE001 - the edge of the writer's loop: a listener must not end it
-                _log.exception("commit_listener_failed")
-
 
 BATCH_ROWS = 100
 """Rows per transaction; a report has tens of kilobytes."""
@@ -344,13 +334,9 @@ def delete_in_batches(
 
     Args: may_continue: called before each transaction; when it returns False, the remaining rows stay.
     """
+    key = list(table.primary_key.columns)
+    batch = delete(table).where(tuple_(*key).in_(select(*key).where(where).limit(BATCH_ROWS)))
     deleted = 0
-    while may_continue() and (n := writer.submit(lambda to: _delete_batch(to, table, where)).result()):
+    while may_continue() and (n := writer.submit(lambda to: to.connection.execute(batch).rowcount).result()):
         deleted += n
     return deleted
-
-
-def _delete_batch(transaction: Transaction, table: Table, where: ColumnElement[bool]) -> int:
-    key = list(table.primary_key.columns)
-    batch = select(*key).where(where).limit(BATCH_ROWS)
-    return transaction.connection.execute(delete(table).where(tuple_(*key).in_(batch))).rowcount

@@ -24,7 +24,6 @@ class Reader:
             return connection.execute(query, given).all()
 
     def _values(self, query: Select[Any]) -> Sequence[Any]:
-        """Return the first column of the rows of a query."""
         with self._reader.connect() as connection:
             return connection.scalars(query).all()
 

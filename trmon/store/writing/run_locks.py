@@ -59,7 +59,15 @@ class RunLocks:
         lock_numbers(connection, numbers)
         if messaged:
             senders = {(messaged[one.key], one.message.rank) for one in arrivals if one.key in messaged}
-            self._refresh(connection, messaged, senders=senders)
+            given = {
+                "ids": list(messaged.values()),
+                "senders": [run_id for run_id, _ in senders],
+                "ranks": [rank for _, rank in senders],
+            }
+            entries = entries_of(starmap(_EntryRow, _SELECT_ENTRIES.rows(connection, given)))
+            if entries.keys() != messaged.keys():
+                raise RetryTransaction("a run of the group was renamed or deleted")
+            self._registry.replace(entries)
 
     def _ids(
         self, connection: Connection, keys: Collection[RunKey], *, create: Iterable[ArrivedMessage] = ()
@@ -85,14 +93,3 @@ class RunLocks:
         names = {"project": [key.project for key in keys], "name": [key.run for key in keys]}
         for row in connection.execute(found, names):
             self._known[RunKey(row.project, row.name)] = row.id
-
-    def _refresh(self, connection: Connection, ids: dict[RunKey, int], *, senders: Collection[tuple[int, int]]) -> None:
-        given = {
-            "ids": list(ids.values()),
-            "senders": [run_id for run_id, _ in senders],
-            "ranks": [rank for _, rank in senders],
-        }
-        entries = entries_of(starmap(_EntryRow, _SELECT_ENTRIES.rows(connection, given)))
-        if entries.keys() != ids.keys():
-            raise RetryTransaction("a run of the group was renamed or deleted")
-        self._registry.replace(entries)
