@@ -13,6 +13,7 @@ from trmon.domain.alerts.transitions import TransitionReason
 from trmon.domain.severity import Severity
 from trmon.notify.message_text import cause_details
 from trmon.notify.receiver import DeliveryResult, HttpPost, HttpReceiver, rfc3339
+from trmon_client.core.wire.messages import decodable
 
 PATH = "/api/v2/alerts"
 REPEAT_SECONDS = 60.0
@@ -29,6 +30,7 @@ class Config(msgspec.Struct, frozen=True):
     original: str
 
 
+@decodable
 class Status(msgspec.Struct, frozen=True):
     """The part of Alertmanager's status that is read here."""
 
