@@ -81,6 +81,23 @@ def frozen_until_replaced(victim: Victim) -> Iterator[None]:
 
 
 @contextmanager
+def attacked(sent: Iterator[None]) -> Iterator[None]:
+    """Have another client send what is costly or hostile, one at a time; the first may take long to make."""
+    next(sent)
+    ended = Event()
+
+    def repeat() -> None:
+        while not ended.is_set():
+            next(sent)
+
+    thread = Thread(target=repeat)
+    thread.start()
+    yield
+    ended.set()
+    thread.join()
+
+
+@contextmanager
 def full_disk(folder: Path) -> Iterator[None]:
     """Keep the file system of a folder full to the last byte."""
     filling = folder / "filling"
