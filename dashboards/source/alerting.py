@@ -53,49 +53,36 @@ def _alerts(file: str) -> Iterator[Json]:
     for group in groups:
         for rule in group["rules"]:
             if "alert" in rule:
-                yield _alert(rule, recorded)
-
-
-def _alert(rule: Json, recorded: dict[str, str]) -> Json:
-    return {
-        "uid": rule["alert"].lower(),
-        "title": rule["alert"],
-        "condition": "C",
-        "data": [_query(_spelled_out(rule["expr"], recorded)), _is_there(), _is_above_zero()],
-        "noDataState": "OK",
-        "execErrState": "Error",
-        "for": rule.get("for", "0s"),
-        "labels": rule["labels"],
-        "annotations": {name: _of_query(text) for name, text in rule["annotations"].items()},
-        "isPaused": False,
-    }
-
-
-def _spelled_out(expression: str, recorded: dict[str, str]) -> str:
-    """Return an expression without recorded series: Grafana's Prometheus may not have the recording rules."""
-    for name, meaning in recorded.items():
-        expression = expression.replace(name, f"({meaning})")
-    return expression
-
-
-def _of_query(text: str) -> str:
-    """In Grafana `$value` holds the values of every node; `$values.A` holds the query's."""
-    return text.replace("$value ", "$values.A.Value ")
+                expression = rule["expr"]
+                above_zero = {"type": "gt", "params": [0]}
+                # Grafana's Prometheus may not have the recording rules.
+                for name, meaning in recorded.items():
+                    expression = expression.replace(name, f"({meaning})")
+                yield {
+                    "uid": rule["alert"].lower(),
+                    "title": rule["alert"],
+                    "condition": "C",
+                    "data": [
+                        _query(expression),
+                        _computed("B", type="math", expression="is_number($A) || is_nan($A) || is_inf($A)"),
+                        _computed("C", type="threshold", expression="B", conditions=[{"evaluator": above_zero}]),
+                    ],
+                    "noDataState": "OK",
+                    "execErrState": "Error",
+                    "for": rule.get("for", "0s"),
+                    "labels": rule["labels"],
+                    # In Grafana `$value` holds the values of every node; `$values.A` holds the query's.
+                    "annotations": {
+                        name: text.replace("$value ", "$values.A.Value ") for name, text in rule["annotations"].items()
+                    },
+                    "isPaused": False,
+                }
 
 
 def _query(expression: str) -> Json:
     model = {"refId": "A", "expr": expression, "instant": True, "range": False, "editorMode": "code"}
     span = {"from": LOOK_BACK_SECONDS, "to": 0}
     return {"refId": "A", "relativeTimeRange": span, "datasourceUid": DATASOURCE_UID, "model": model}
-
-
-def _is_there() -> Json:
-    return _computed("B", type="math", expression="is_number($A) || is_nan($A) || is_inf($A)")
-
-
-def _is_above_zero() -> Json:
-    condition = {"evaluator": {"type": "gt", "params": [0]}}
-    return _computed("C", type="threshold", expression="B", conditions=[condition])
 
 
 def _computed(ref_id: str, **model: object) -> Json:

@@ -42,11 +42,6 @@ def signal_by_step(stem: str, *, of_primary_pair: bool = False) -> str:
     return _by_step("signals", names if of_primary_pair else name, name)
 
 
-def scalar_by_step(name: str) -> str:
-    """Return the query of a number that the trainer logs; `name` is quoted SQL or a variable of Grafana."""
-    return _by_step("scalars", name, name)
-
-
 def mask_rate_by_step() -> str:
     """Return the query of the share that the active policy rejects."""
     return f"""WITH {_ATTEMPT}, numbers AS (
@@ -88,7 +83,8 @@ def by_step() -> Dashboard:
         ("run", "Run", RUNS),
         ("scalar", "Trainer's number", SCALARS),
     ):
-        made.with_variable(_variable(name, label, query))
+        variable = QueryVariable(name).label(label).datasource(DATASOURCE).query(query)
+        made.with_variable(variable.refresh(VariableRefresh.ON_DASHBOARD_LOAD))
     for i, panel in enumerate(_panels(), 1):
         made.with_panel(panel.id(i))
     return made
@@ -103,7 +99,11 @@ def _panels() -> list[trend.Panel]:
         _trend("Rejected", "Share that the active policy rejects.", mask_rate_by_step(), unit="percentunit").min(0),
         _trend("Effective share of tokens", "ess_token of the primary pair.", ess, unit="percentunit").min(0).max(1),
         _trend("Response length", "Mean valid tokens of a response.", signal_by_step("response_length_mean")).min(0),
-        _trend("$scalar", "A number that the trainer logs.", scalar_by_step("${scalar:sqlstring}")),
+        _trend(
+            "$scalar",
+            "A number that the trainer logs.",
+            _by_step("scalars", "${scalar:sqlstring}", "${scalar:sqlstring}"),
+        ),
     ]
 
 
@@ -124,12 +124,6 @@ def _trend(title: str, about: str, query: str, *, unit: str = "short", is_log: b
     if is_log:
         panel.scale_distribution(common.ScaleDistributionConfig().type(ScaleDistribution.LOG).log(10))
     return panel
-
-
-def _variable(name: str, label: str, query: str) -> QueryVariable:
-    return (
-        QueryVariable(name).label(label).datasource(DATASOURCE).query(query).refresh(VariableRefresh.ON_DASHBOARD_LOAD)
-    )
 
 
 @dataclass(frozen=True)

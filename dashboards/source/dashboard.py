@@ -32,7 +32,8 @@ def dashboard(
     collapsed: Collection[str] = (),
 ) -> Dashboard:
     """Return a dashboard; panels of the row without a title come first, those of collapsed rows load when opened."""
-    made = frame(uid, title, about).time("now-6h", "now").with_variable(promql.datasource()).link(_others())
+    others = DashboardLink("trmon").type(DashboardLinkType.DASHBOARDS).tags([TAG]).include_vars(True).keep_time(True)
+    made = frame(uid, title, about).time("now-6h", "now").with_variable(promql.datasource()).link(others)
     for variable in (*promql.scrape(), *chosen, promql.page()):
         made.with_variable(variable)
     ids = count(1)
@@ -64,11 +65,6 @@ def page_link(title: str, path: str) -> DashboardLink:
         .url(f"${{page}}{path}")
         .target_blank(True)
     )
-
-
-def _others() -> DashboardLink:
-    """Return the links to the other dashboards, with the same time range and variables."""
-    return DashboardLink("trmon").type(DashboardLinkType.DASHBOARDS).tags([TAG]).include_vars(True).keep_time(True)
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from grafana_foundation_sdk.builders import stat, statetimeline, table, timeseries
 from grafana_foundation_sdk.builders.common import TableSortByFieldState
 from grafana_foundation_sdk.builders.dashboard import Dashboard
@@ -66,63 +64,57 @@ SOMETIME: list[Step] = [(None, HEALTHY), (1, WATCH)]
 LEGEND = "{{project}}/{{run}}"
 
 
+def _steps(steps: list[Step]) -> dict[str, object]:
+    return {"mode": "absolute", "steps": [{"value": value, "color": color} for value, color in steps]}
+
+
+COLORED = {"type": "color-text"}
+LOOKS: dict[str, dict[str, object]] = {
+    "Need": {
+        "mappings": [
+            {
+                "type": "value",
+                "options": {str(value): {"text": text, "color": color} for value, (text, color) in NEEDS.items()},
+            }
+        ],
+        "custom.cellOptions": {"type": "color-background"},
+        "thresholds": _steps([(None, HEALTHY), (1, WATCH), (2, ACT)]),
+    },
+    "run": {"links": [{"title": "Run health", "url": run_health("__data.fields")}]},
+    "Since": {"unit": "none"},
+    "Last good": {"unit": "none"},
+    "Step": {"unit": "none", "links": [{"title": "On the page", "url": STEP_ON_PAGE, "targetBlank": True}]},
+    "Rejected": {"unit": "percentunit", "custom.cellOptions": COLORED, "thresholds": _steps(band("mask_rate"))},
+    "KL": {"custom.cellOptions": COLORED, "thresholds": _steps(band("kl_k3")), "decimals": 5},
+    "ESS": {"unit": "percentunit", "custom.cellOptions": COLORED, "thresholds": _steps(band("ess_token"))},
+    "Silence": {"unit": "s"},
+}
+
+
 def runs_table() -> table.Panel:
+    # Grafana names a query's column by its ref id until it is renamed.
+    named = {name: f"Value #{name}" for name in COLUMNS}
     panel = rows(
         "Runs, most urgent first",
         "Since: the step at which began what the verdict names; last good: the step before the incident; KL: kl_k3, "
         "ESS: effective share of tokens, both of the primary pair; rejected: by the active policy.",
         COLUMNS,
-        _one_row_a_run(),
+        [
+            DataTransformerConfig(id_val="merge", options={}),
+            DataTransformerConfig(
+                id_val="organize",
+                options={
+                    "excludeByName": {"Time": True, named["State"]: True, named["Verdict"]: True},
+                    "renameByName": {before: after for after, before in named.items()},
+                    "indexByName": {named.get(name, name): i for i, name in enumerate(ORDER)},
+                },
+            ),
+        ],
     )
     panel.sort_by([TableSortByFieldState().display_name("Need").desc(True)])
-    for name, properties in _looks().items():
+    for name, properties in LOOKS.items():
         panel.override_by_name(name, [DynamicConfigValue(id_val=key, value=value) for key, value in properties.items()])
     return panel
-
-
-def _one_row_a_run() -> list[DataTransformerConfig]:
-    """Grafana names a query's column by its ref id, `Value #Need`, until it is renamed."""
-    named = {name: f"Value #{name}" for name in COLUMNS}
-    return [
-        DataTransformerConfig(id_val="merge", options={}),
-        DataTransformerConfig(
-            id_val="organize",
-            options={
-                "excludeByName": {"Time": True, named["State"]: True, named["Verdict"]: True},
-                "renameByName": {before: after for after, before in named.items()},
-                "indexByName": {named.get(name, name): i for i, name in enumerate(ORDER)},
-            },
-        ),
-    ]
-
-
-def _looks() -> Mapping[str, Mapping[str, object]]:
-    """Return the overrides of the columns."""
-    colored = {"type": "color-text"}
-    return {
-        "Need": {
-            "mappings": [_texts(NEEDS)],
-            "custom.cellOptions": {"type": "color-background"},
-            "thresholds": _steps([(None, HEALTHY), (1, WATCH), (2, ACT)]),
-        },
-        "run": {"links": [{"title": "Run health", "url": run_health("__data.fields")}]},
-        "Since": {"unit": "none"},
-        "Last good": {"unit": "none"},
-        "Step": {"unit": "none", "links": [{"title": "On the page", "url": STEP_ON_PAGE, "targetBlank": True}]},
-        "Rejected": {"unit": "percentunit", "custom.cellOptions": colored, "thresholds": _steps(band("mask_rate"))},
-        "KL": {"custom.cellOptions": colored, "thresholds": _steps(band("kl_k3")), "decimals": 5},
-        "ESS": {"unit": "percentunit", "custom.cellOptions": colored, "thresholds": _steps(band("ess_token"))},
-        "Silence": {"unit": "s"},
-    }
-
-
-def _texts(meanings: Meanings) -> dict[str, object]:
-    options = {str(value): {"text": text, "color": color} for value, (text, color) in meanings.items()}
-    return {"type": "value", "options": options}
-
-
-def _steps(steps: list[Step]) -> dict[str, object]:
-    return {"mode": "absolute", "steps": [{"value": value, "color": color} for value, color in steps]}
 
 
 def fleet() -> Dashboard:
@@ -133,7 +125,26 @@ def fleet() -> Dashboard:
         chosen=several_runs(),
         rows={
             "": [*_numbers(), _verdicts(), runs_table()],
-            "Worst runs by signal": _worst(),
+            "Worst runs by signal": [
+                chart(
+                    "KL per token: the ten largest",
+                    "kl_k3 of the primary pair, nats per token, of the runs where it is largest.",
+                    (f"topk(10, {per_run(runs('trmon_kl_k3'))})", LEGEND),
+                    steps=band("kl_k3"),
+                    axis=DECADES,
+                    link=TO_RUN,
+                ),
+                chart(
+                    "Effective share of tokens: the ten smallest",
+                    "When importance weights blow up, few tokens carry all the weight.",
+                    (f"bottomk(10, {per_run(runs('trmon_ess_token'))})", LEGEND),
+                    unit="percentunit",
+                    steps=band("ess_token"),
+                    axis=SHARE,
+                    link=TO_RUN,
+                ),
+                most_rejecting_runs(),
+            ],
             "All together": _together(),
         },
     ).link(page_link("Fleet on the page", "/"))
@@ -182,34 +193,12 @@ def _verdicts() -> statetimeline.Panel:
     )
 
 
-def _worst() -> list[timeseries.Panel]:
-    return [
-        chart(
-            "KL per token: the ten largest",
-            "kl_k3 of the primary pair, nats per token, of the runs where it is largest.",
-            (f"topk(10, {per_run(runs('trmon_kl_k3'))})", LEGEND),
-            steps=band("kl_k3"),
-            axis=DECADES,
-            link=TO_RUN,
-        ),
-        chart(
-            "Effective share of tokens: the ten smallest",
-            "When importance weights blow up, few tokens carry all the weight.",
-            (f"bottomk(10, {per_run(runs('trmon_ess_token'))})", LEGEND),
-            unit="percentunit",
-            steps=band("ess_token"),
-            axis=SHARE,
-            link=TO_RUN,
-        ),
-        most_rejecting_runs(),
-    ]
-
-
 def _together() -> list[timeseries.Panel]:
     kl = per_run(runs("trmon_kl_k3"))
+    firing = f"sum by (rule) ({per_run(runs('trmon_alert_active'), 'rule')}) > 0 or on () vector(0)"
     return [
         stacked("Runs by state", "Number of active runs in each state.", (f"sum by (state) ({STATE})", "{{state}}")),
-        stacked("Alerts firing, by rule", "Number of runs on which each rule fires.", (_firing_by_rule(), "{{rule}}")),
+        stacked("Alerts firing, by rule", "Number of runs on which each rule fires.", (firing, "{{rule}}")),
         chart(
             "KL per token over the fleet",
             "Median, 95th percentile and maximum of kl_k3 over the runs.",
@@ -220,7 +209,3 @@ def _together() -> list[timeseries.Panel]:
             axis=DECADES,
         ),
     ]
-
-
-def _firing_by_rule() -> str:
-    return f"sum by (rule) ({per_run(runs('trmon_alert_active'), 'rule')}) > 0 or on () vector(0)"

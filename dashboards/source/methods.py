@@ -24,7 +24,6 @@ from dashboards.source.promql import per_run, run
 from trmon.domain.budget.run_budget import CHI2_SEQ, ESS_LAG, ROUTER_FLIPS, TOKEN_TV
 
 TO_PAGE = link("This run on the page", "${page}/runs/${project:percentencode}/${run:percentencode}")
-"""The link of a chart of one run."""
 
 
 def methods() -> list[timeseries.Panel]:
@@ -132,7 +131,6 @@ def methods() -> list[timeseries.Panel]:
 def _chart(
     title: str, about: str, *metrics: Query, unit: str = "none", axis: Axis = AUTOMATIC, steps: list[Step] = GOOD
 ) -> timeseries.Panel:
-    """Return the course of metrics of the run, each with its legend."""
     queries = ((per_run(run(metric)), legend) for metric, legend in metrics)
     return chart(title, about, *queries, unit=unit, axis=axis, steps=steps, link=TO_PAGE)
 

@@ -58,7 +58,6 @@ Meanings = Mapping[int, tuple[str, str]]
 STEP_ON_PAGE = (
     "${page}/runs/${__data.fields.project:percentencode}/${__data.fields.run:percentencode}?step=${__value.raw}"
 )
-"""From a row's step."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,8 +100,15 @@ COLORS = {Severity.PAGE: ACT, Severity.WARN: WATCH, Severity.INFO: WATCH}
 
 def band(signal: str) -> list[Step]:
     """Return the steps of a signal, ascending: its healthy range, and the limits of what judges its value alone."""
-    edges = {*_of_range(signal), *(edge for clause in judges(signal) for edge in _of_clause(clause))}
-    edges |= {*_of_rule(signal), *_of_risk(signal)}
+    edges = {edge for clause in judges(signal) for edge in _of_clause(clause)}
+    healthy, model = builtin_catalogue().ranges.get(signal), shipped_model().file
+    if healthy is not None:
+        edges |= {*_ends(healthy.least, healthy.most, WATCH)}
+    for rule in builtin_rules().others:
+        if rule.name == signal:
+            edges |= {(limit.bound, limit.threshold, COLORS[rule.severity]) for limit in comparisons_of(rule.when)}
+    if signal == RISK:
+        edges |= {(ThresholdSide.ABOVE, model.warn_at, WATCH), (ThresholdSide.ABOVE, model.page_at, ACT)}
     below = sorted((value, color) for bound, value, color in edges if bound is ThresholdSide.BELOW)
     above = sorted((value, color) for bound, value, color in edges if bound is ThresholdSide.ABOVE)
     starts = [None, *(value for value, _ in below)]
@@ -140,12 +146,6 @@ DISTANCES = {"pearson_gap": 1.0, "ppl_gap": 1.0, "kl_k1_size": 0.0}
 """The points that views are distances from."""
 
 
-def _of_range(signal: str) -> Iterator[Edge]:
-    healthy = builtin_catalogue().ranges.get(signal)
-    if healthy is not None:
-        yield from _ends(healthy.least, healthy.most, WATCH)
-
-
 def _of_clause(clause: Clause) -> Iterator[Edge]:
     """Yield the limits of a clause on its signal's value, or on its distance from a point."""
     decisive, color = clause.decisive, COLORS[clause.severity]
@@ -164,19 +164,6 @@ def _ends(least: float, most: float, color: str) -> Iterator[Edge]:
         yield ThresholdSide.BELOW, least, color
     if math.isfinite(most):
         yield ThresholdSide.ABOVE, most, color
-
-
-def _of_rule(signal: str) -> Iterator[Edge]:
-    for rule in builtin_rules().others:
-        if rule.name == signal:
-            yield from ((limit.bound, limit.threshold, COLORS[rule.severity]) for limit in comparisons_of(rule.when))
-
-
-def _of_risk(signal: str) -> Iterator[Edge]:
-    if signal == RISK:
-        model = shipped_model().file
-        yield ThresholdSide.ABOVE, model.warn_at, WATCH
-        yield ThresholdSide.ABOVE, model.page_at, ACT
 
 
 GOOD: list[Step] = [(None, HEALTHY)]
@@ -261,7 +248,7 @@ def stacked(title: str, about: str, query: Query, *, unit: str = "none") -> time
 
 
 def timeline(
-    title: str, about: str, query: Query, *, meanings: Meanings, height: int = 6, link: DashboardLink | None = None
+    title: str, about: str, query: Query, *, meanings: Meanings, height: int = 6, link: DashboardLink
 ) -> statetimeline.Panel:
     """Return one bar per series; its colors show the meaning of the values."""
     expression, legend = query
@@ -282,7 +269,7 @@ def timeline(
         .line_width(0)
         .legend(_legend())
         .per_page(ROWS_PER_PAGE)
-        .data_links([link] if link else [])
+        .data_links([link])
         .with_target(_range(expression, legend).ref_id("A"))
     )
 
@@ -341,4 +328,3 @@ def run_health(labels: str) -> str:
 
 
 TO_RUN = link("Run health", run_health("__field.labels"))
-"""From a series."""

@@ -91,6 +91,14 @@ AXES = {
 
 
 def run_health() -> Dashboard:
+    scalars = chart(
+        "$scalar",
+        "A number that the trainer logs under its own name.",
+        (per_run(run("trmon_scalar", name="$scalar"), "name"), "{{name}}"),
+        unit="short",
+        width=6,
+        link=TO_PAGE,
+    )
     made = dashboard(
         RUN_HEALTH_UID,
         "trmon / Run health",
@@ -105,7 +113,7 @@ def run_health() -> Dashboard:
             "Is it stale, or are the steps too large?": _signals(STALENESS),
             "What is accepted": _acceptance(),
             METHODS: methods(),
-            "Trainer metrics": [_scalars()],
+            "Trainer metrics": [scalars.repeat("scalar").repeat_direction("h").max_per_row(4)],
         },
         collapsed={"Are the log-probs valid?", "Is it stale, or are the steps too large?", "What is accepted", METHODS},
     ).link(page_link("This run on the page", "/runs/${project:percentencode}/${run:percentencode}"))
@@ -118,7 +126,8 @@ def _verdict() -> list[stat.Panel]:
     """Return what the run's page says first: verdict, cause, since when, and the reward with its peak."""
     by = {need: per_run(run("trmon_run_verdict", need=need), "verdict", "cause") for need in ("now", "soon", "none")}
     need = f"2 * {by['now']} or {by['soon']} or 0 * {by['none']}"
-    incidents = [f"{value} * {_incident_state(name)}" for name, value in LEVELS]
+    states = {name: per_run(run("trmon_incident_state", severity=name), "state") for name, _ in LEVELS}
+    incidents = [f"{value} * {states[name]}" for name, value in LEVELS]
     return [
         named("Verdict", "The run's verdict; red: to investigate now.", (need, "{{verdict}}"), width=4, steps=NEEDED),
         named("Cause", "The finding or rule that leads its problems.", (need, "{{cause}}"), width=5, steps=NEEDED),
@@ -131,21 +140,13 @@ def _verdict() -> list[stat.Panel]:
             width=3,
             steps=NEEDED,
         ),
-        number("Reward", "Mean reward of the newest step.", _reward(), unit="short", width=3),
+        number("Reward", "Mean reward of the newest step.", per_run(run("trmon_reward_mean")), unit="short", width=3),
         number("Peak reward", "In the time range.", _peak("reward_mean"), unit="short", width=3),
     ]
 
 
-def _incident_state(severity: str) -> str:
-    return per_run(run("trmon_incident_state", severity=severity), "state")
-
-
 def _step(title: str, about: str, metric: str) -> stat.Panel:
     return number(title, about, per_run(run(metric)), width=3)
-
-
-def _reward() -> str:
-    return per_run(run("trmon_reward_mean"))
 
 
 def _peak(name: str) -> str:
@@ -154,9 +155,10 @@ def _peak(name: str) -> str:
 
 def _numbers() -> list[stat.Panel]:
     states = [f"{value} * ({per_run(run('trmon_run_state', state=text))} == 1)" for value, (text, _) in RUNNING.items()]
+    colors: list[Step] = [(None if value == 0 else value, color) for value, (_, color) in RUNNING.items()]
     silence = f"time() - {per_run(run('trmon_last_report_timestamp_seconds'))}"
     return [
-        number("State", "State of the run.", " or ".join(states), steps=_colors(RUNNING), width=3, meanings=RUNNING),
+        number("State", "State of the run.", " or ".join(states), steps=colors, width=3, meanings=RUNNING),
         number("Step", "Newest closed step.", per_run(run("trmon_step")), width=3),
         _count("Pages", "Alerts of severity page that fire.", severity="page", color=ACT),
         _count("Warnings", "Alerts of severity warn that fire.", severity="warn", color=WATCH),
@@ -174,10 +176,6 @@ def _numbers() -> list[stat.Panel]:
     ]
 
 
-def _colors(meanings: Meanings) -> list[Step]:
-    return [(None if value == 0 else value, color) for value, (_, color) in meanings.items()]
-
-
 def _count(title: str, about: str, *, severity: str, color: str) -> stat.Panel:
     firing = or_zero(f"sum({per_run(run('trmon_alert_active', severity=severity), 'rule')})")
     return number(title, about, firing, steps=[(None, HEALTHY), (1, color)], width=3)
@@ -190,7 +188,6 @@ def _now(name: str, title: str) -> stat.Panel:
 
 
 def _risk() -> list[stat.Panel | timeseries.Panel]:
-    """Return the predicted probability of a collapse, with the thresholds of its rules."""
     about = (
         "The probability that a collapse begins within 200 steps: a prediction, not a finding. None in the first 30 "
         "steps, and once the reward has collapsed."
@@ -237,24 +234,24 @@ def _alerts() -> statetimeline.Panel:
 
 
 def _signals(titles: Mapping[str, str]) -> list[timeseries.Panel]:
-    return [_signal(name, title) for name, title in titles.items()]
-
-
-def _signal(name: str, title: str) -> timeseries.Panel:
-    spec = _spec(name)
-    healthy = f" Healthy: {spec.healthy}." if spec.healthy else ""
-    findings = dict.fromkeys(clause.finding for clause in judges(name))
-    judged = f" Judged by {' and '.join(findings)}." if findings else ""
-    return chart(
-        title,
-        f"{name}. {spec.description}: {spec.formula}, in {spec.unit}.{healthy}{judged}",
-        (per_run(run(f"trmon_{name}")), "{{run}}"),
-        *([(_peak(name), "peak of the time range")] if name == "reward_mean" else []),
-        unit=_unit(spec),
-        steps=band(name),
-        axis=AXES.get(name, AUTOMATIC),
-        link=TO_PAGE,
-    )
+    found = []
+    for name, title in titles.items():
+        spec = _spec(name)
+        healthy = f" Healthy: {spec.healthy}." if spec.healthy else ""
+        findings = dict.fromkeys(clause.finding for clause in judges(name))
+        judged = f" Judged by {' and '.join(findings)}." if findings else ""
+        panel = chart(
+            title,
+            f"{name}. {spec.description}: {spec.formula}, in {spec.unit}.{healthy}{judged}",
+            (per_run(run(f"trmon_{name}")), "{{run}}"),
+            *([(_peak(name), "peak of the time range")] if name == "reward_mean" else []),
+            unit=_unit(spec),
+            steps=band(name),
+            axis=AXES.get(name, AUTOMATIC),
+            link=TO_PAGE,
+        )
+        found.append(panel)
+    return found
 
 
 def _acceptance() -> list[timeseries.Panel]:
@@ -282,18 +279,6 @@ def _acceptance() -> list[timeseries.Panel]:
             link=TO_PAGE,
         ),
     ]
-
-
-def _scalars() -> timeseries.Panel:
-    panel = chart(
-        "$scalar",
-        "A number that the trainer logs under its own name.",
-        (per_run(run("trmon_scalar", name="$scalar"), "name"), "{{name}}"),
-        unit="short",
-        width=6,
-        link=TO_PAGE,
-    )
-    return panel.repeat("scalar").repeat_direction("h").max_per_row(4)
 
 
 def _spec(name: str) -> SignalSpec:

@@ -9,13 +9,12 @@ from pydantic import Field
 
 from trmon.assistants.answers import Answer, RunName, bounded_name, bounded_text, checked_run, picked, rounded
 from trmon.domain.errors import InvalidInput, did_you_mean
+from trmon.domain.findings import remedies
 from trmon.domain.findings.catalogue import FindingSpec, builtin_catalogue
-from trmon.domain.findings.remedies import remedy
-from trmon_client.api import BudgetInfo, DiagnosisInfo, FindingInfo, RuleInfo, Service
+from trmon_client.api import FindingInfo, RuleInfo, Service
 from trmon_client.api.budget import ShownByInfo
-from trmon_client.api.diagnosis import RemedyInfo
 from trmon_client.core.column_schema import PAIRS
-from trmon_client.core.signals.catalogue import SIGNALS, SignalSpec
+from trmon_client.core.signals.catalogue import SIGNALS
 
 MAX_EVIDENCE, MAX_FINDINGS, MAX_CIRCUMSTANCES = 8, 8, 5
 
@@ -27,6 +26,7 @@ def diagnose_run_tool(service: Service, run: RunName) -> Answer:
     what is not measured."""
     name = checked_run(run)
     found, verdict = service.diagnosis(name), service.status(name).verdict
+    remedy = found.remedy
     return {
         "run": name,
         **picked(verdict, verdict="kind", why="why"),
@@ -35,8 +35,19 @@ def diagnose_run_tool(service: Service, run: RunName) -> Answer:
         "findings": [_found(one) for one in found.findings[:MAX_FINDINGS]],
         "over": [bounded_text(one.headline, 200) for one in found.over[-MAX_FINDINGS:]] or None,
         "outside_healthy_range": [picked(one, "signal", "value", "range") for one in found.outside] or None,
-        "circumstances": _circumstances(found),
-        "remedy": None if found.remedy is None else _remedy(found.remedy),
+        "circumstances": [
+            picked(one, "rule", "severity", "since_step", "summary", "fix")
+            for one in found.circumstances[:MAX_CIRCUMSTANCES]
+        ]
+        or None,
+        "remedy": remedy
+        and {
+            "first": remedy.first,
+            "options": {**remedy.options, **remedy.options_in_words} or None,
+            "not_known": remedy.not_known or None,
+            "if_it_persists": remedy.then or None,
+            "options_if_it_persists": {**remedy.then_options, **remedy.then_options_in_words} or None,
+        },
         "collapse_probability": rounded(found.collapse_risk.probability) if found.collapse_risk else None,
         "not_measured": [picked(one, "what", "how") for one in found.unmeasured] or None,
     }
@@ -71,23 +82,6 @@ def _found(one: FindingInfo) -> Answer:
     }
 
 
-def _circumstances(found: DiagnosisInfo) -> list[Answer] | None:
-    return [
-        picked(one, "rule", "severity", "since_step", "summary", "fix")
-        for one in found.circumstances[:MAX_CIRCUMSTANCES]
-    ] or None
-
-
-def _remedy(found: RemedyInfo) -> Answer:
-    return {
-        "first": found.first,
-        "options": {**found.options, **found.options_in_words} or None,
-        "not_known": found.not_known or None,
-        "if_it_persists": found.then or None,
-        "options_if_it_persists": {**found.then_options, **found.then_options_in_words} or None,
-    }
-
-
 ABSENT = "absent"
 MAX_SHOWN = 4
 
@@ -97,6 +91,7 @@ def run_budget_tool(service: Service, run: RunName) -> Answer:
     engine mismatch and of stale weights, 0 to 1), and advice for its kind of pipeline."""
     name = checked_run(run)
     found = service.budget(name)
+    split = found.split
     return {
         "run": name,
         "step": found.step,
@@ -104,7 +99,11 @@ def run_budget_tool(service: Service, run: RunName) -> Answer:
         "lag_steps": rounded(found.lag.lag),
         "lag_ceiling_steps": rounded(found.lag.ess_ceiling),
         "lag_law": list(found.lag_words),
-        "drift": _drift(found),
+        "drift": {
+            **picked(split, worst_mismatch="alpha_1", worst_staleness="alpha_0"),
+            **picked(split, "mismatch_share", "mean_mismatch", "mean_staleness"),
+            "routing_is_replayed": split.is_replayed or None,
+        },
         "pipeline": [
             {"kind": one.title, "shown_by": _shown(one.shown_by), "method": one.method}
             for one in found.pipeline.methods
@@ -114,15 +113,6 @@ def run_budget_tool(service: Service, run: RunName) -> Answer:
             picked(one, "name", "presence", "why") for one in found.pipeline.anti_patterns if one.presence != ABSENT
         ],
         "trainer_advice": None if found.advice is None else found.advice.reasons,
-    }
-
-
-def _drift(found: BudgetInfo) -> Answer:
-    split = found.split
-    return {
-        **picked(split, worst_mismatch="alpha_1", worst_staleness="alpha_0"),
-        **picked(split, "mismatch_share", "mean_mismatch", "mean_staleness"),
-        "routing_is_replayed": split.is_replayed or None,
     }
 
 
@@ -156,7 +146,16 @@ def explain_tool(
     if rule := rules.get(name):
         return _rule(rule)
     if spec := SIGNALS.get(name) or next((one for one in SIGNALS.values() if one.stem == name), None):
-        return _signal(spec, asked=name)
+        of_pair = "" if spec.pair is None else f" Of the pair {spec.pair}: {PAIR_MEANINGS[spec.pair]}."
+        prefixes = " Its names begin with a pair: " + ", ".join(f"{pair}_{name}" for pair in PAIRS) + "."
+        return {
+            "kind": "signal",
+            "name": name,
+            "meaning": f"{spec.description}.{of_pair if name == spec.name else prefixes}",
+            "unit": spec.unit,
+            "formula": spec.formula,
+            "healthy": spec.healthy or None,
+        }
     known = [*rules, *(one.id for one in findings), *SIGNALS]
     near = did_you_mean(name, known) or f"; findings: {', '.join(one.id for one in findings)}"
     raise InvalidInput("name", f"no finding, rule or signal {bounded_name(name)!r}{near}")
@@ -164,7 +163,7 @@ def explain_tool(
 
 def finding_answer(finding: FindingSpec, rule: RuleInfo | None = None) -> Answer:
     """Return what a finding means. Args: rule: the finding as the service judges it, None where it does not."""
-    found = remedy(finding.id, framework=None, config={}, last_good_step=None, has_ended=False)
+    found = remedies.remedy(finding.id, framework=None, config={}, last_good_step=None, has_ended=False)
     return {
         "kind": "finding",
         "name": finding.id,
@@ -188,17 +187,4 @@ def _rule(rule: RuleInfo) -> Answer:
             *(f"{'  ' * line.depth}{bounded_text(line.words, 200)}" for line in rule.fires_when[:40]),
             *rule.terms,
         ],
-    }
-
-
-def _signal(spec: SignalSpec, *, asked: str) -> Answer:
-    of_pair = "" if spec.pair is None else f" Of the pair {spec.pair}: {PAIR_MEANINGS[spec.pair]}."
-    prefixes = " Its names begin with a pair: " + ", ".join(f"{pair}_{asked}" for pair in PAIRS) + "."
-    return {
-        "kind": "signal",
-        "name": asked,
-        "meaning": f"{spec.description}.{of_pair if asked == spec.name else prefixes}",
-        "unit": spec.unit,
-        "formula": spec.formula,
-        "healthy": spec.healthy or None,
     }

@@ -22,7 +22,7 @@ from trmon.assistants.answers import (
     written_time,
 )
 from trmon.terminal.fleet import FleetView, fetch_fleet
-from trmon_client.api import AlertInfo, ComparedRun, NoteInfo, RunStatus, Service
+from trmon_client.api import AlertInfo, ComparedRun, NoteInfo, Service
 from trmon_client.api.runs import RunEndInfo
 
 MAX_TAGS, MAX_OPTIONS, MAX_WARNINGS = 6, 40, 5
@@ -42,7 +42,18 @@ def list_runs_tool(
     found = FleetView(words=words).of(fetch_fleet(service, project=project))
     matching = [run for run in found if need is None or run.verdict.need == need]
     return {
-        "runs": [_line(run) for run in matching[:limit]],
+        "runs": [
+            {
+                "run": run.name,
+                **picked(run.verdict, need="need", verdict="kind", why="why", since_step="since_step", limit=240),
+                **picked(run, newest_step="step", state="state", owner="owner", limit=80),
+                "tags": _tags(run.tags),
+                "last_report": written_time(run.last_report_at),
+                "rejected_fraction": rounded(run.mask_rate),
+                "collapse_probability": rounded(run.collapse_risk.probability) if run.collapse_risk else None,
+            }
+            for run in matching[:limit]
+        ],
         "by_need": dict(Counter(run.verdict.need for run in found)),
         "left_out": max(len(matching) - limit, 0) or None,
     }
@@ -82,18 +93,6 @@ def describe_run_tool(
     }
 
 
-def _line(run: RunStatus) -> Answer:
-    return {
-        "run": run.name,
-        **picked(run.verdict, need="need", verdict="kind", why="why", since_step="since_step", limit=240),
-        **picked(run, newest_step="step", state="state", owner="owner", limit=80),
-        "tags": _tags(run.tags),
-        "last_report": written_time(run.last_report_at),
-        "rejected_fraction": rounded(run.mask_rate),
-        "collapse_probability": rounded(run.collapse_risk.probability) if run.collapse_risk else None,
-    }
-
-
 def _tags(tags: tuple[str, ...]) -> list[str] | None:
     return [bounded_text(tag, 40) for tag in tags[:MAX_TAGS]] or None
 
@@ -110,7 +109,6 @@ def _end(end: RunEndInfo, *, phrase: str | None) -> Answer:
 
 
 def _dotted(config: Mapping[str, Any], under: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the options of a nested configuration with dotted names."""
     for name, value in config.items():
         if isinstance(value, Mapping):
             yield from _dotted(value, f"{under}{name}.")
@@ -200,7 +198,10 @@ def compare_runs_tool(
             {
                 "option": bounded_name(one.name),
                 "values": [
-                    _value(value) if given else NOT_GIVEN for value, given in zip(one.values, one.given, strict=True)
+                    bounded_name(value if isinstance(value, str) else msgspec.json.encode(value).decode())
+                    if given
+                    else NOT_GIVEN
+                    for value, given in zip(one.values, one.given, strict=True)
                 ],
             }
             for one in found.config[:MAX_DIFFERENCES]
@@ -222,7 +223,3 @@ def _compared(run: ComparedRun) -> Answer:
             for one in run.partings[:MAX_PARTINGS]
         ],
     }
-
-
-def _value(value: Any) -> str:
-    return bounded_name(value if isinstance(value, str) else msgspec.json.encode(value).decode())

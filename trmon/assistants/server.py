@@ -68,17 +68,6 @@ READ_ONLY = ToolAnnotations(read_only_hint=True, destructive_hint=False, idempot
 
 def bound_tool(name: str, function: ToolFunction, service_of: ServiceOf) -> Tool:
     """Return the tool that answers with a function; it refuses arguments that the function does not have."""
-    tool = Tool.from_function(_answering(function, service_of), name=name, annotations=READ_ONLY)
-    # The SDK ignores unknown arguments; a misspelt `from_step` would then read the whole run.
-    loose = tool.fn_metadata.arg_model
-    forbidding = {"model_config": ConfigDict(extra="forbid"), "__module__": __name__}
-    strict = cast("type[BaseModel]", type(loose.__name__, (loose,), forbidding))
-    metadata = tool.fn_metadata.model_copy(update={"arg_model": strict})
-    return tool.model_copy(update={"fn_metadata": metadata, "parameters": strict.model_json_schema()})
-
-
-def _answering(function: ToolFunction, service_of: ServiceOf) -> Callable[..., CallToolResult]:
-    """Return a function with the signature of another, and with the request in place of its service."""
 
     def call(context: AnyContext, **given: Any) -> CallToolResult:
         with errors_for_the_model(), service_of(context) as service:
@@ -92,7 +81,13 @@ def _answering(function: ToolFunction, service_of: ServiceOf) -> Callable[..., C
     call.__signature__ = asked.replace(  # type: ignore[attr-defined]
         parameters=parameters, return_annotation=CallToolResult
     )
-    return call
+    tool = Tool.from_function(call, name=name, annotations=READ_ONLY)
+    # The SDK ignores unknown arguments; a misspelt `from_step` would then read the whole run.
+    loose = tool.fn_metadata.arg_model
+    forbidding = {"model_config": ConfigDict(extra="forbid"), "__module__": __name__}
+    strict = cast("type[BaseModel]", type(loose.__name__, (loose,), forbidding))
+    metadata = tool.fn_metadata.model_copy(update={"arg_model": strict})
+    return tool.model_copy(update={"fn_metadata": metadata, "parameters": strict.model_json_schema()})
 
 
 @contextmanager
@@ -132,11 +127,7 @@ def build_server(service_of: ServiceOf) -> MCPServer[Any]:
         log_level="WARNING",
         subscriptions=False,
     )
-    _add_resources(server, service_of)
-    return server
 
-
-def _add_resources(server: MCPServer[Any], service_of: ServiceOf) -> None:
     @server.resource("trmon://findings", title="Findings", mime_type="application/json")
     def findings() -> str:
         """Every finding that a diagnosis can name, causes before symptoms: title, meaning and what to do."""
@@ -150,6 +141,8 @@ def _add_resources(server: MCPServer[Any], service_of: ServiceOf) -> None:
                 return to_json(without_unknown(explain_tool(service, name))).decode()
         except (ServiceError, TrmonError) as error:
             raise ResourceError(str(error)) from error
+
+    return server
 
 
 BEARER = "bearer"
@@ -176,14 +169,11 @@ def caller_by_token(url: str) -> ServiceOf:
         kind, _, token = (context.headers or {}).get("authorization", "").partition(" ")
         if kind.lower() != BEARER or not token:
             raise Unauthenticated("send the header Authorization: Bearer TOKEN, with a token of the trmon service")
-        with _opened(url, token) as service:
+        try:
+            opened = Service(url, token)
+        except ValueError as error:
+            raise Unauthenticated(str(error)) from error
+        with opened as service:
             yield service
 
     return service_of
-
-
-def _opened(url: str, token: str) -> Service:
-    try:
-        return Service(url, token)
-    except ValueError as error:
-        raise Unauthenticated(str(error)) from error

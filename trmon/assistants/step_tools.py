@@ -139,7 +139,8 @@ def worst_sequences_tool(
     chosen = pair or next((one for one in PAIR_ORDER if f"{one}_sum_k3" in columns), None)
     rows = [row for page in pages for row in _rows(page, pair=chosen)]
     # NaN compares with nothing: sequences without the value come last.
-    ranked = sorted(rows, key=lambda row: _rank(ORDERS[by](row)))
+    order = ORDERS[by]
+    ranked = sorted(rows, key=lambda row: (math.isnan(order(row)), -order(row)))
     active = next((one for one in pages[0].decisions if one.role == ACTIVE), None)
     return {
         "run": name,
@@ -157,12 +158,10 @@ def worst_sequences_tool(
 
 def _pages(service: Service, run: str, *, step: int) -> Iterator[SequencesInfo]:
     names = (*(f"{pair}_{stem}" for pair in PAIRS for stem in STEMS), *OF_SEQUENCE)
-    first = 0
-    while True:
+    for first in range(0, MAX_READ, PAGE):
         page = service.sequences(run, step, names, first=first, limit=PAGE)
         yield page
-        first += PAGE
-        if first >= min(page.n_sequences, MAX_READ):
+        if first + PAGE >= page.n_sequences:
             return
 
 
@@ -176,10 +175,6 @@ def _rows(page: SequencesInfo, *, pair: Pair | None) -> Iterator[SequenceRow]:
         rejected = active is not None and not active.accepted[place]
         reason = (active.reasons[place] or "unknown") if active is not None and rejected else None
         yield SequenceRow(index=page.first + place, columns=columns, reason=reason)
-
-
-def _rank(value: float) -> tuple[bool, float]:
-    return (math.isnan(value), -value)
 
 
 def _sequence(row: SequenceRow) -> Answer:

@@ -67,19 +67,18 @@ def are_comparable(first: ComparedSignals, second: ComparedSignals) -> bool:
 
 
 def _divergence(name: str, first: ComparedSignals, second: ComparedSignals, *, is_log: bool) -> Divergence | None:
-    """Return where a signal parts.
-
-    Both are smoothed by the median of 5 points. They are apart where their gap exceeds its median over the first 20
-    common points by 6 standard deviations of the noise, and by a tenth of their size (a factor of 2 for logarithms),
-    for 10 points in a row. They differ from the start if that median itself is so large.
-    """
+    """Return where the gap of a smoothed signal exceeds its start by noise and a share of its size for 10 points."""
     places, one, other = _aligned(name, first, second)
     if len(places) < BASELINE_POINTS + LASTING_POINTS:
         return None
     if is_log:
         one, other = (np.log10(np.maximum(values, SMALLEST_LOG)) for values in (one, other))
     gap = np.abs(_smoothed(one) - _smoothed(other))
-    least = max(NOISES * _noise(one, other), _relevant(one, other, is_log=is_log))
+    changes = np.concatenate([np.diff(values[: BASELINE_POINTS + 1]) for values in (one, other)])
+    noise = float(TO_SIGMA * np.median(np.abs(changes)) / np.sqrt(2))
+    size = np.median(np.abs(np.concatenate([one[:BASELINE_POINTS], other[:BASELINE_POINTS]])))
+    relevant = float(np.log10(FACTOR_OF_LOGS)) if is_log else max(RELATIVE_GAP * float(size), 1e-12)
+    least = max(NOISES * noise, relevant)
     usual = float(np.median(gap[:BASELINE_POINTS]))
     if usual > least:
         return Divergence(name, float(places[0]), from_start=True)
@@ -104,19 +103,6 @@ def _smoothed(values: Array) -> Array:
     """Return the medians of 5 points around each, of fewer at the ends."""
     padded = np.pad(values, SMOOTHED_POINTS // 2, mode="edge")
     return np.median(np.lib.stride_tricks.sliding_window_view(padded, SMOOTHED_POINTS), axis=1)
-
-
-def _noise(one: Array, other: Array) -> float:
-    """Return the standard deviation of both signals' noise over the first points, from their differences."""
-    changes = np.concatenate([np.diff(values[: BASELINE_POINTS + 1]) for values in (one, other)])
-    return float(TO_SIGMA * np.median(np.abs(changes)) / np.sqrt(2))
-
-
-def _relevant(one: Array, other: Array, *, is_log: bool) -> float:
-    if is_log:
-        return float(np.log10(FACTOR_OF_LOGS))
-    size = np.median(np.abs(np.concatenate([one[:BASELINE_POINTS], other[:BASELINE_POINTS]])))
-    return max(RELATIVE_GAP * float(size), 1e-12)
 
 
 TOLD = 3

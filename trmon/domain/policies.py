@@ -20,10 +20,7 @@ TRAINER_REASON = "requested by init(policy=)"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyVersion:
-    """One version of a run's policy; the newest one is current.
-
-    `evidence` is the JSON-compatible evidence for a controller's version; empty for other authors.
-    """
+    """One version of a run's policy, with JSON evidence if a controller made it; the newest one is current."""
 
     policy: Policy
     shadows: tuple[Policy, ...]
@@ -46,10 +43,7 @@ class PolicyVersion:
 
     @property
     def calibration(self) -> str | None:
-        """How far the policy is calibrated: `uncalibrated` while its bounds are ceilings, else what a calibration did.
-
-        One of uncalibrated, calibrated, at_ceilings and starts_ill; None for a policy with fixed bounds.
-        """
+        """One of uncalibrated, calibrated, at_ceilings and starts_ill; None for a policy with fixed bounds."""
         if self.author == CALIBRATION_AUTHOR:
             return str(self.evidence["outcome"])
         return None if self.policy.calibrate is None else "uncalibrated"

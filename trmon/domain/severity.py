@@ -15,7 +15,6 @@ class Severity(Enum):
 
 
 SEVERITY_RANK = {Severity.INFO: 0, Severity.WARN: 1, Severity.PAGE: 2}
-"""The larger, the more urgent."""
 
 JsonNumber = float | str | None
 """A number in JSON: null for NaN, and "inf" or "-inf"."""

@@ -31,10 +31,21 @@ def grafana(url: str, *, token: str) -> Iterator[GrafanaApi]:
         from grafana_client.api import GrafanaApi
     except ModuleNotFoundError as error:
         raise NotReady(f"{error.name} is missing; pip install 'trmon[grafana]' brings it") from error
-    _check_address(url)
+    if not url.startswith(("http://", "https://")):
+        raise InvalidInput("--url", f"must begin with http:// or https://, not {url!r}")
+    try:
+        is_one = urlsplit(url).hostname and urlsplit(url).port != 0
+    except ValueError:
+        is_one = False
+    if not is_one:
+        raise InvalidInput("--url", f"must be a URL such as http://host:port, not {url!r}")
     with _told_as_ours(url):
         api = GrafanaApi.from_url(f"{url.rstrip('/')}/", credential=token, timeout=TIMEOUT_SECONDS)
-        _check(api.version, url=url)
+        major = (api.version or "").partition(".")[0]
+        if not major.isdigit():
+            raise NotReady(f"{url} does not name a Grafana version; pass the URL of Grafana itself by --url")
+        if int(major) < OLDEST:
+            raise NotReady(f"{url} is Grafana {api.version}; the dashboards need {OLDEST}.0 or later")
         yield api
 
 
@@ -48,25 +59,6 @@ def if_there(read: Callable[[], T]) -> T | None:
         if error.status_code != NOT_FOUND:
             raise
         return None
-
-
-def _check_address(url: str) -> None:
-    if not url.startswith(("http://", "https://")):
-        raise InvalidInput("--url", f"must begin with http:// or https://, not {url!r}")
-    try:
-        is_one = urlsplit(url).hostname and urlsplit(url).port != 0
-    except ValueError:
-        is_one = False
-    if not is_one:
-        raise InvalidInput("--url", f"must be a URL such as http://host:port, not {url!r}")
-
-
-def _check(version: str | None, *, url: str) -> None:
-    major = (version or "").partition(".")[0]
-    if not major.isdigit():
-        raise NotReady(f"{url} does not name a Grafana version; pass the URL of Grafana itself by --url")
-    if int(major) < OLDEST:
-        raise NotReady(f"{url} is Grafana {version}; the dashboards need {OLDEST}.0 or later")
 
 
 @contextmanager

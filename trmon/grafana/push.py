@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
 
 Dashboard = dict[str, Any]
-"""The JSON model of a dashboard; `uid` identifies it."""
 FOLDER_UID = "trmon"
 FOLDER_TITLE = "trmon"
 DATASOURCE_UID = "trmon-prometheus"
@@ -29,16 +29,10 @@ OF_GRAFANA = ("id", "version")
 
 def shipped() -> list[Dashboard]:
     """Return every dashboard by its file name."""
-    found = sorted(
-        (path for path in _shipped_folder().iterdir() if path.name.endswith(".json")), key=lambda path: path.name
-    )
-    return [json.loads(path.read_text("utf-8")) for path in found]
-
-
-def _shipped_folder() -> Traversable:
-    """Return their folder: beside this module in an installed package, at the top of a checkout."""
     installed = files("trmon.grafana") / "dashboards"
-    return installed if installed.is_dir() else Path(__file__).parents[2] / "dashboards"
+    folder: Traversable = installed if installed.is_dir() else Path(__file__).parents[2] / "dashboards"
+    found = sorted((path for path in folder.iterdir() if path.name.endswith(".json")), key=lambda path: path.name)
+    return [json.loads(path.read_text("utf-8")) for path in found]
 
 
 class Change(Enum):
@@ -68,15 +62,24 @@ def push(api: GrafanaApi, dashboards: list[Dashboard], *, prometheus_url: str | 
     if prometheus_url is not None:
         yield _datasource(api, prometheus_url)
     for dashboard in dashboards:
-        yield _dashboard(api, dashboard)
+        found = if_there(partial(api.dashboard.get_dashboard, dashboard["uid"]))
+        change = Change.CREATED
+        if found is not None:
+            saved = {name: value for name, value in found["dashboard"].items() if name not in OF_GRAFANA}
+            is_same = saved == dashboard and found["meta"].get("folderUid") == FOLDER_UID
+            change = Change.UNCHANGED if is_same else Change.UPDATED
+        if change is not Change.UNCHANGED:
+            message = {"message": "trmon grafana push", "overwrite": True}
+            api.dashboard.update_dashboard({"dashboard": dashboard, "folderUid": FOLDER_UID, **message})
+        yield Pushed("dashboard", dashboard["title"], change, f"/d/{dashboard['uid']}")
 
 
 def _folder(api: GrafanaApi) -> Pushed:
-    path = f"/dashboards/f/{FOLDER_UID}"
-    if if_there(lambda: api.folder.get_folder(FOLDER_UID)) is not None:
-        return Pushed("folder", FOLDER_TITLE, Change.UNCHANGED, path)
-    api.folder.create_folder(FOLDER_TITLE, uid=FOLDER_UID)
-    return Pushed("folder", FOLDER_TITLE, Change.CREATED, path)
+    change = Change.UNCHANGED
+    if if_there(lambda: api.folder.get_folder(FOLDER_UID)) is None:
+        api.folder.create_folder(FOLDER_TITLE, uid=FOLDER_UID)
+        change = Change.CREATED
+    return Pushed("folder", FOLDER_TITLE, change, f"/dashboards/f/{FOLDER_UID}")
 
 
 def _datasource(api: GrafanaApi, url: str) -> Pushed:
@@ -89,29 +92,11 @@ def _datasource(api: GrafanaApi, url: str) -> Pushed:
         "jsonData": {"httpMethod": "POST", "timeInterval": "15s"},
     }
     found = if_there(lambda: api.datasource.get_datasource_by_uid(DATASOURCE_UID))
-    change = _change(found, wanted)
-    if change is Change.CREATED:
-        api.datasource.create_datasource(wanted)
-    elif change is Change.UPDATED:
-        api.datasource.update_datasource_by_uid(DATASOURCE_UID, wanted)
-    return Pushed("data source", str(wanted["name"]), change, f"/connections/datasources/edit/{DATASOURCE_UID}")
-
-
-def _dashboard(api: GrafanaApi, wanted: Dashboard) -> Pushed:
-    found = if_there(lambda: api.dashboard.get_dashboard(wanted["uid"]))
-    change = Change.CREATED
-    if found is not None:
-        saved = {name: value for name, value in found["dashboard"].items() if name not in OF_GRAFANA}
-        is_same = saved == wanted and found["meta"].get("folderUid") == FOLDER_UID
-        change = Change.UNCHANGED if is_same else Change.UPDATED
-    if change is not Change.UNCHANGED:
-        message = {"message": "trmon grafana push", "overwrite": True}
-        api.dashboard.update_dashboard({"dashboard": wanted, "folderUid": FOLDER_UID, **message})
-    return Pushed("dashboard", wanted["title"], change, f"/d/{wanted['uid']}")
-
-
-def _change(found: dict[str, Any] | None, wanted: dict[str, Any]) -> Change:
+    change = Change.UNCHANGED
     if found is None:
-        return Change.CREATED
-    is_same = all(found.get(name) == value for name, value in wanted.items())
-    return Change.UNCHANGED if is_same else Change.UPDATED
+        api.datasource.create_datasource(wanted)
+        change = Change.CREATED
+    elif any(found.get(name) != value for name, value in wanted.items()):
+        api.datasource.update_datasource_by_uid(DATASOURCE_UID, wanted)
+        change = Change.UPDATED
+    return Pushed("data source", str(wanted["name"]), change, f"/connections/datasources/edit/{DATASOURCE_UID}")

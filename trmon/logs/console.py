@@ -113,23 +113,19 @@ class Console:
             self._former = prefix[1] if prefix else ""
         self._waiting += self._process(self._former).add_line(text, number)
         if self._waiting:
-            yield from self._settled(number)
+            for process in self._processes.values():
+                if process.begin is not None and process.newest_line < number - PATIENCE_LINES:
+                    self._waiting += process.finish()
+            begins = [process.begin for process in self._processes.values() if process.begin is not None]
+            oldest = min(begins, default=number + 1)
+            self._waiting.sort(key=_line_of)
+            while self._waiting and self._waiting[0].line <= oldest:
+                yield self._waiting.pop(0)
 
     def _process(self, writer: str) -> _Process:
         if writer not in self._processes:
             self._processes[writer] = _Process(writer)
         return self._processes[writer]
-
-    def _settled(self, number: int) -> Iterator[LogItem]:
-        """Yield the rows before which no row is open."""
-        for process in self._processes.values():
-            if process.begin is not None and process.newest_line < number - PATIENCE_LINES:
-                self._waiting += process.finish()
-        begins = [process.begin for process in self._processes.values() if process.begin is not None]
-        oldest = min(begins, default=number + 1)
-        self._waiting.sort(key=_line_of)
-        while self._waiting and self._waiting[0].line <= oldest:
-            yield self._waiting.pop(0)
 
 
 def _line_of(item: LogItem) -> int:

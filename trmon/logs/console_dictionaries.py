@@ -10,7 +10,6 @@ from trmon.logs.console_lines import begins_step_pairs
 from trmon.logs.log_format import LogItem, bare_number, is_number, logged
 
 MAX_LINES = 2000
-"""A dictionary of more lines is not read."""
 MAX_DEPTH = 2
 """Of a row: its object, and objects within; a configuration has more levels."""
 MAX_OPTIONS = 1
@@ -86,7 +85,13 @@ class Dictionaries:
                     yield from self.finish(is_end=False)
                 return
             self._text = self._text[: len(self._text) - (len(line) - end)]
-            yield from self._close()
+            values, n_lists, depth = _values(self._text)
+            if _is_row(values, n_lists, depth, words=self._words):
+                stated = _STEP_BEFORE.search(self._words)
+                name = stated[1].lower() if stated else ""
+                step = {_STEP_NAMES.get(name, name): stated[2]} if stated else {}
+                yield LogRow(step | values, self._begin)
+            self._text = ""
             position = end
 
     def _is_interrupted_by(self, line: str) -> bool:
@@ -114,12 +119,6 @@ class Dictionaries:
         if is_end and text and _is_row(*_values(text), words=self._words):
             yield LogDefect(self._begin, "begins a dictionary that does not end", is_end=True)
 
-    def _close(self) -> Iterator[LogItem]:
-        values, n_lists, depth = _values(self._text)
-        if _is_row(values, n_lists, depth, words=self._words):
-            yield LogRow(dict(_stated_step(self._words)) | values, self._begin)
-        self._text = ""
-
 
 def _dictionary_begin(text: str, position: int) -> int:
     """Return where a brace opens a dictionary, -1 for none: a quoted key follows it, or the line ends."""
@@ -142,10 +141,7 @@ def _is_whole(text: str) -> bool:
 
 
 def _values(text: str) -> tuple[dict[str, object], int, int]:
-    """Return the values of a dictionary by name, how many lists it has, and its depth.
-
-    Names within objects are joined with a slash.
-    """
+    """Return the values of a dictionary, their names joined with a slash, how many lists it has, and its depth."""
     row: dict[str, object] = {}
     names: list[str] = []
     depth = n_lists = 0
@@ -170,10 +166,3 @@ def _is_row(values: Mapping[str, object], n_lists: int, depth: int, *, words: st
     is_mostly_numbers = n_numbers > 0 and 2 * n_numbers >= len(values) + n_lists
     is_simple = depth <= MAX_DEPTH and n_options <= MAX_OPTIONS
     return is_mostly_numbers and is_simple and not _CONFIGURATION.search(words)
-
-
-def _stated_step(words: str) -> Iterator[tuple[str, object]]:
-    found = _STEP_BEFORE.search(words)
-    if found is not None:
-        name = found[1].lower()
-        yield _STEP_NAMES.get(name, name), found[2]

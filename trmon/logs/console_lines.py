@@ -91,7 +91,8 @@ class StepPairs:
         row = {}
         for part in text.split(SEPARATOR) if text else ():
             pair = _STEP_PAIR.fullmatch(part.strip())
-            name, value = pair.groups() if pair else _cut_pair(part)
+            # Another part was cut off, or another process wrote into it.
+            name, value = pair.groups() if pair else part.strip().partition(":")[::2]
             row[name] = bare_number(value)
         if row:
             yield LogRow(row, self._line)
@@ -99,12 +100,6 @@ class StepPairs:
 
 def _is_pair(text: str) -> bool:
     return _STEP_PAIR.fullmatch(text.strip()) is not None
-
-
-def _cut_pair(part: str) -> tuple[str, str]:
-    """Return the name of a pair that was cut off or that another process wrote into, and what stands as its value."""
-    name, _, value = part.strip().partition(":")
-    return name, value
 
 
 def _joined(text: str, more: str) -> str:
@@ -156,7 +151,9 @@ class FieldLines:
         for segment in line.split("|") if is_piped else re.split(r"[,;](?:\s+|$)|\s-\s", line):
             begin, end = 0, 0
             for found in _STATED.finditer(segment):
-                row.setdefault(_step_name(found), found["count"] + (found["share"] or ""))
+                name = found["name"].lower().replace(" ", "_").removesuffix("s")
+                name = {"iter": "iteration", "globalstep": "global_step", "rollout": "rollout/step"}.get(name, name)
+                row.setdefault("epoch" if found["share"] else name, found["count"] + (found["share"] or ""))
                 begin, end = begin if end else found.start(), found.end()
             counted = None if end or row else _COUNTED.search(f"{segment}|")
             if counted is not None:
@@ -169,13 +166,6 @@ class FieldLines:
     def finish(self) -> Iterator[LogItem]:
         """Yield nothing: no row spans lines."""
         return iter(())
-
-
-def _step_name(found: re.Match[str]) -> str:
-    """Return the name of a stated step; only `epoch` may have a fraction."""
-    name = found["name"].lower().replace(" ", "_").removesuffix("s")
-    name = {"iter": "iteration", "globalstep": "global_step", "rollout": "rollout/step"}.get(name, name)
-    return "epoch" if found["share"] else name
 
 
 def _fields(text: str, *, is_piped: bool) -> dict[str, str]:

@@ -12,7 +12,6 @@ from trmon.logs.tables import RUN_COLUMNS, is_long, rows_of_table
 
 DELIMITERS = ",\t;"
 NO_NAMES = ("{", "}", "|", "│", "=")
-"""Characters that no name of a metric contains."""
 SUFFIXES = (".csv", ".tsv")
 
 
@@ -37,14 +36,9 @@ def _is_table(lines: Sequence[str], delimiter: str, *, is_named: bool) -> bool:
     return n_numbers > len(given) / 2 or (is_export and n_numbers > 0)
 
 
-def _delimiter(first: str) -> str:
-    """Return the delimiter of a header: the one that it has most of."""
-    return max(DELIMITERS, key=first.count)
-
-
 def _read(path: Path) -> Iterator[LogItem]:
     with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
-        delimiter = _delimiter(file.readline())
+        delimiter = max(DELIMITERS, key=file.readline().count)
         file.seek(0)
         lines = csv.reader(file, delimiter=delimiter)
         numbered = ((lines.line_num, values) for values in lines)

@@ -24,11 +24,6 @@ class HtmlTable:
 
     lines: list[list[str]] = field(default_factory=list)
 
-    @property
-    def is_of_metrics(self) -> bool:
-        """Whether it has metrics."""
-        return len(self.lines) > 1 and is_metric_table(self.lines[0], self.lines[1])
-
     def continues(self, other: HtmlTable) -> bool:
         """Whether it begins with all lines of another table, as the newer state of a table that grows does."""
         return bool(other.lines) and self.lines[: len(other.lines)] == other.lines
@@ -39,7 +34,6 @@ class HtmlTable:
 
 
 Part: TypeAlias = HtmlTable | str
-"""A table, or a preformatted text."""
 
 
 class _Parser(HTMLParser):
@@ -104,8 +98,10 @@ def rows_of_parts(parts: Sequence[Part], *, path: Path) -> Iterator[LogItem]:
     for i, part in enumerate(parts):
         if isinstance(part, str):
             yield from (replace(item, line=0) for item in read_console(part.splitlines()))
-        elif part.is_of_metrics and not any(
-            isinstance(later, HtmlTable) and later.continues(part) for later in parts[i + 1 :]
+        elif (
+            len(part.lines) > 1
+            and is_metric_table(part.lines[0], part.lines[1])
+            and not any(isinstance(later, HtmlTable) and later.continues(part) for later in parts[i + 1 :])
         ):
             yield from part.rows(path)
 

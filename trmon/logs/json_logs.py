@@ -63,10 +63,7 @@ def flat_row(row: Mapping[str, Any], *, prefix: str = "") -> dict[str, Any]:
 
 
 def rows_of_objects(objects: Iterable[Any]) -> Iterator[LogItem]:
-    """Yield the objects of a list as rows, and a defect for what is not an object.
-
-    Objects with one metric each are joined to a row a step.
-    """
+    """Yield objects as rows, joined to one a step if each has one metric, and a defect for what is no object."""
     items = (
         LogRow(flat_row(row)) if isinstance(row, dict) else LogDefect(0, f"entry {number} {NOT_AN_OBJECT}")
         for number, row in enumerate(objects, start=1)
@@ -83,15 +80,7 @@ def _joined_if_long(items: Iterator[LogItem]) -> Iterator[LogItem]:
 
 
 def _read_document(path: Path) -> Iterator[LogItem]:
-    documents = load_documents(path)
-    if len(documents) > 1:
-        yield from rows_of_objects(documents)
-        return
-    yield from _rows_of_document(documents[0], path)
-
-
-def load_documents(path: Path) -> list[Any]:
-    """Return the documents of a JSON file, one or several after each other. Errors: InvalidInput."""
+    """Yield the rows of a JSON file with one document, or several after each other. Errors: InvalidInput."""
     text = path.read_text(encoding="utf-8-sig", errors="replace")
     documents: list[Any] = []
     position = 0
@@ -105,7 +94,7 @@ def load_documents(path: Path) -> list[Any]:
         # A trainer that was killed leaves half an object at the end of several.
         if len(documents) < 2:
             raise InvalidInput(str(path), f"is not valid JSON: {error}") from error
-    return documents
+    yield from rows_of_objects(documents) if len(documents) > 1 else _rows_of_document(documents[0], path)
 
 
 def _rows_of_document(document: Any, path: Path) -> Iterator[LogItem]:
@@ -195,10 +184,6 @@ def _object(line: bytes) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def _read_lines(path: Path) -> Iterator[LogItem]:
-    return _joined_if_long(_rows_of_lines(path))
-
-
 def _rows_of_lines(path: Path) -> Iterator[LogItem]:
     with path.open("rb") as file:
         pending: int | None = None
@@ -222,19 +207,15 @@ JSON_LINES = LogFormat(
     name="jsonl",
     description="JSON Lines (verl's file logger, prime-rl, ms-swift, wandb history)",
     matches=_is_lines,
-    read=_read_lines,
+    read=lambda path: _joined_if_long(_rows_of_lines(path)),
 )
 
 
 def _is_trainer_state(sample: LogSample) -> bool:
     if sample.path.is_dir():
         return next(_state_files(sample.path), None) is not None
-    return sample.head.lstrip().startswith("{") and '"log_history"' in _compact(sample)
-
-
-def _compact(sample: LogSample) -> str:
-    """Return what tells the format: the head, or the name where the history begins after the head."""
-    return sample.head + ('"log_history"' if sample.path.name == FILE_NAME else "")
+    # The history may begin after the head.
+    return sample.head.lstrip().startswith("{") and (sample.path.name == FILE_NAME or '"log_history"' in sample.head)
 
 
 def _read_trainer_state(path: Path) -> Iterator[LogItem]:

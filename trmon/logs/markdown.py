@@ -30,21 +30,17 @@ class MarkdownTables:
             self._former = self._names = ()
             return
         cells = cells_of(line)
-        if self._names:
-            yield from self._row(cells, number)
+        if self._names and not self._is_accepted and not is_metric_table(self._names, cells):
+            self.n_refused += 1
+            self._names, self._former = (), cells
+        elif self._names:
+            self._is_accepted = True
+            if row := row_of_cells(self._names, cells):
+                yield LogRow(row, number)
         elif _is_delimiter(self._former, cells):
             self._names, self._is_accepted = [column_name(name) for name in self._former], False
         else:
             self._former = cells
-
-    def _row(self, cells: Sequence[str], number: int) -> Iterator[LogItem]:
-        if not self._is_accepted and not is_metric_table(self._names, cells):
-            self.n_refused += 1
-            self._names, self._former = (), cells
-            return
-        self._is_accepted = True
-        if row := row_of_cells(self._names, cells):
-            yield LogRow(row, number)
 
     def finish(self) -> Iterator[LogItem]:
         """Yield nothing: no row spans lines."""

@@ -32,7 +32,8 @@ def copy_run(url: str, file: Path) -> None:
     steps: defaultdict[int, dict[str, Any]] = defaultdict(dict)
     try:
         with _client(found["server"]) as client:
-            for name in _metric_names(client, found["id"]):
+            run = client.get("/runs/get", params={"run_id": found["id"]}).raise_for_status().json()["run"]
+            for name in [metric["key"] for metric in run["data"].get("metrics", ())]:
                 for value in _history(client, found["id"], name):
                     step = int(value.get("step", 0))
                     row = steps[step]
@@ -52,11 +53,6 @@ def _client(server: str) -> httpx.Client:
     user = given.get("MLFLOW_TRACKING_USERNAME")
     auth = (user, given.get("MLFLOW_TRACKING_PASSWORD", "")) if user and not headers else None
     return httpx.Client(base_url=f"{server}/api/2.0/mlflow", headers=headers, auth=auth, timeout=TIMEOUT_SECONDS)
-
-
-def _metric_names(client: httpx.Client, run_id: str) -> list[str]:
-    run = client.get("/runs/get", params={"run_id": run_id}).raise_for_status().json()["run"]
-    return [metric["key"] for metric in run["data"].get("metrics", ())]
 
 
 def _history(client: httpx.Client, run_id: str, name: str) -> Iterator[dict[str, Any]]:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from trmon.domain.analysis.logged_steps import LogDefect
 from trmon.domain.errors import InvalidInput, NotReady
-from trmon.logs.log_format import LogFormat, LoggedValue, LogItem, LogSample, rows_of_values
+from trmon.logs.log_format import LogFormat, LoggedValue, LogItem, rows_of_values
 
 FILE_START = b"SQLite format 3\x00"
 LARGEST = 1.7976931348623157e308
@@ -34,7 +34,8 @@ class StoredRun:
 
 def _read(path: Path) -> Iterator[LogItem]:
     with opened_store(path, "MLflow") as database:
-        run = chosen_run(list(_runs(database)), path)
+        rows = database.execute("SELECT run_uuid, name, lifecycle_stage FROM runs ORDER BY start_time")
+        run = chosen_run([StoredRun(run_id, name or "", stage == "active") for run_id, name, stage in rows], path)
         # A reader keeps MLflow from committing, so the store is read at once, and the rows from the copy.
         database.execute(_COPY, [run.run_id])
         yield from rows_of_values(_values(database), writer=run.run_id)
@@ -52,11 +53,6 @@ def opened_store(path: Path, tracker: str) -> Iterator[sqlite3.Connection]:
         if getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
             raise NotReady(f"{store} is locked by another process; try again") from error
         raise InvalidInput(str(store), f"cannot be read as a store of {tracker}: {error}") from error
-
-
-def _runs(database: sqlite3.Connection) -> Iterator[StoredRun]:
-    rows = database.execute("SELECT run_uuid, name, lifecycle_stage FROM runs ORDER BY start_time")
-    return (StoredRun(run_id, name or "", stage == "active") for run_id, name, stage in rows)
 
 
 def chosen_run(runs: list[StoredRun], path: Path) -> StoredRun:
@@ -79,15 +75,12 @@ def chosen_run(runs: list[StoredRun], path: Path) -> StoredRun:
 def _values(database: sqlite3.Connection) -> Iterator[LoggedValue | LogDefect]:
     for metric in database.execute("SELECT * FROM logged ORDER BY rowid"):
         try:
-            yield _value(*metric)
+            name, value, at_ms, step, is_nan = metric
+            number = float(math.nan if is_nan else unpacked(value))
+            yield LoggedValue(str(name), number, step=operator.index(step), seconds=at_ms / 1000.0)
         except TypeError:
             # SQLite checks no types, and a damaged file may have any.
             yield LogDefect(0, f"has a metric whose values have other types than MLflow's; left out: {metric}")
-
-
-def _value(name: str, value: float, at_ms: int, step: int, is_nan: int) -> LoggedValue:
-    number = math.nan if is_nan else unpacked(value)
-    return LoggedValue(str(name), float(number), step=operator.index(step), seconds=at_ms / 1000.0)
 
 
 def unpacked(value: float) -> float:
@@ -102,10 +95,6 @@ def files_of_store(path: Path) -> list[Path]:
     return [store, *([log] if log.exists() else [])]
 
 
-def _matches(sample: LogSample) -> bool:
-    return sample.data.startswith(FILE_START)
-
-
 def store_of(path: Path) -> Path:
     """Return the file of a run in a store, named like a file in a folder; any other path unchanged."""
     store = path.parent
@@ -118,7 +107,7 @@ def store_of(path: Path) -> Path:
 MLFLOW = LogFormat(
     name="mlflow",
     description="a run of MLflow's SQLite store: mlflow.db, or mlflow.db/NAME if it has several",
-    matches=_matches,
+    matches=lambda sample: sample.data.startswith(FILE_START),
     read=_read,
     files=files_of_store,
     has_lines=False,

@@ -32,7 +32,9 @@ def _matches(sample: LogSample) -> bool:
 def _read(path: Path) -> Iterator[LogItem]:
     n_cells = n_tables = 0
     has_row = False
-    for cell in _cells(load_json(path)):
+    document = load_json(path)
+    sheets = (document, *_objects(document.get("worksheets")))  # Those of nbformat 3 have the cells.
+    for cell in (cell for sheet in sheets for cell in _objects(sheet.get("cells"))):
         parts = list(_parts(cell))
         n_cells += 1
         n_tables += sum(isinstance(part, HtmlTable) for part in parts)
@@ -42,12 +44,6 @@ def _read(path: Path) -> Iterator[LogItem]:
     if not has_row:
         found = f"is a notebook of {n_cells} cells{tables_found(n_tables)}"
         raise InvalidInput(str(path), f"{found}, and no output with metrics; save the notebook with its outputs")
-
-
-def _cells(document: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yield the cells of a notebook; those of nbformat 3 stand in worksheets."""
-    for sheet in (document, *_objects(document.get("worksheets"))):
-        yield from _objects(sheet.get("cells"))
 
 
 def _objects(value: Any) -> Iterator[Mapping[str, Any]]:

@@ -49,7 +49,6 @@ COMPRESSED: Mapping[bytes, Callable[[Path], Any]] = {
     b"\xfd7zXZ\x00": lzma.open,
     b"\x28\xb5\x2f\xfd": lambda path: zstandard.open(path, "rb"),
 }
-"""The first bytes of compressed files, and how to open one."""
 MAX_RATIO = 256
 """Maximum size of an unpacked log over that of the file: logs reach 100, spaces 1,000 and more."""
 FREE_BYTES = 256 << 20
@@ -68,7 +67,6 @@ NOT_READ: Mapping[bytes, str] = {
     b"BZh": "a bzip2 archive; unpack it",
     **dict.fromkeys((b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05"), "a pickle; convert it to JSON or CSV"),
 }
-"""The first bytes of files that are not read, and what to do instead."""
 
 
 def format_of(path: Path) -> LogFormat:
@@ -90,7 +88,6 @@ def format_of(path: Path) -> LogFormat:
 
 
 def _head(path: Path, opened: Callable[[Path], Any]) -> bytes:
-    """Return the first bytes of a file. Errors: InvalidInput."""
     try:
         with opened(path) as file:
             return bytes(file.read(HEAD_BYTES))
@@ -99,16 +96,10 @@ def _head(path: Path, opened: Callable[[Path], Any]) -> bytes:
 
 
 def _known_format(sample: LogSample, path: Path) -> LogFormat:
-    """Return the format of a sample of a file. Errors: InvalidInput."""
     kind = next((kind for start, kind in NOT_READ.items() if sample.data.startswith(start)), None)
     for known in () if kind else LOG_FORMATS:
         if known.matches(sample):
             return known
-    raise InvalidInput(str(path), _what_was_found(sample, kind))
-
-
-def _what_was_found(sample: LogSample, kind: str | None) -> str:
-    """Return what a file is that has no known format, and what is read."""
     names = "; ".join(known.description for known in LOG_FORMATS)
     if sample.path.is_dir():
         files = sorted(file.name for file in sample.path.iterdir())
@@ -117,7 +108,7 @@ def _what_was_found(sample: LogSample, kind: str | None) -> str:
         found = "is empty"
     else:
         found = f"is {kind}" if kind else "is not text"
-    return f"{found}; it has no known format; known are: {names}"
+    raise InvalidInput(str(path), f"{found}; it has no known format; known are: {names}")
 
 
 def _read_compressed(path: Path, *, opened: Callable[[Path], BinaryIO]) -> Iterator[LogItem]:

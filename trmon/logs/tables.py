@@ -40,24 +40,23 @@ def rows_of_table(
     if tuple(lowered) == CHART_COLUMNS:
         header = [TIME, "step", metric_of_file(path)]
     elif len(RUN_COLUMNS.intersection(header)) >= 3:
-        lines = _one_run(lines, path)
-    rows = _rows(_names(header, path), lines)
+        lines = list(lines)
+        if len(lines) > 1:
+            raise InvalidInput(
+                str(path),
+                f"is wandb's table of {len(lines)} runs, with one row each; export the charts or the history of one",
+            )
+    runs = {name.partition(RUN_SEPARATOR)[0] for name in header if RUN_SEPARATOR in name}
+    if len(runs) > 1:
+        raise InvalidInput(str(path), f"holds {len(runs)} runs; export one: {', '.join(sorted(runs)[:4])}")
+    metrics = (name.partition(RUN_SEPARATOR)[2] or name for name in header)
+    rows = _rows(["" if name.endswith(EXTREMES) else column_name(name) for name in metrics], lines)
     yield from joined_metrics(rows) if is_long(lowered) else rows
 
 
 def metric_of_file(path: Path) -> str:
     """Return the metric that the name of a file of one chart has."""
     return COPY.sub("", path.stem.rpartition(TAG)[2])
-
-
-def _one_run(lines: Iterable[tuple[int, Sequence[str]]], path: Path) -> list[tuple[int, Sequence[str]]]:
-    runs = list(lines)
-    if len(runs) > 1:
-        raise InvalidInput(
-            str(path),
-            f"is wandb's table of {len(runs)} runs, with one row each; export the charts or the history of one",
-        )
-    return runs
 
 
 def _rows(names: Sequence[str], lines: Iterable[tuple[int, Sequence[str]]]) -> Iterator[LogItem]:
@@ -73,14 +72,6 @@ def row_of_cells(names: Sequence[str], cells: Sequence[str]) -> dict[str, str]:
     """Return the metrics of the cells of a line, without those that were not logged."""
     given = zip(names, cells, strict=False)
     return {name: number_text(cell) for name, cell in given if name and logged(cell) is not None}
-
-
-def _names(header: Sequence[str], path: Path) -> list[str]:
-    """Return the metrics of the columns, empty for columns to leave out. Errors: InvalidInput for several runs."""
-    runs = {name.partition(RUN_SEPARATOR)[0] for name in header if RUN_SEPARATOR in name}
-    if len(runs) > 1:
-        raise InvalidInput(str(path), f"holds {len(runs)} runs; export one: {', '.join(sorted(runs)[:4])}")
-    return ["" if name.endswith(EXTREMES) else column_name(name.partition(RUN_SEPARATOR)[2] or name) for name in header]
 
 
 def column_name(text: str) -> str:

@@ -24,7 +24,6 @@ _NEW = (
     "SELECT run_id, max(run_name) FROM metrics GROUP BY run_id ORDER BY min(id)",
     "SELECT step, timestamp, metrics FROM metrics WHERE run_id = ? ORDER BY id",
 )
-"""The queries of runs, and of the rows of one."""
 
 
 def _matches(sample: LogSample) -> bool:

@@ -31,7 +31,6 @@ _MESSAGES: Mapping[str, Fields] = {
     "Step": {"num": (1, "int64")},
 }
 """Source: wandb/proto/wandb_internal.proto."""
-MAGIC = b":W&B"
 VERSION = 0
 BLOCK_BYTES = 1 << 15
 _FILE_HEADER = struct.Struct("<4sHB")
@@ -66,10 +65,7 @@ def _read(path: Path) -> Iterator[LogItem]:
 
 
 def history_rows(records: Iterable[bytes | LogDefect], *, writer: str) -> Iterator[LogItem]:
-    """Yield a row for each step of a run's history; histograms, images and tables are left out.
-
-    Args: writer: what wrote the records.
-    """
+    """Yield a row for each step of a run's history; histograms, images and tables are left out."""
     read_record = message_reader(_MESSAGES, "Record")
     for number, record in enumerate(records, start=1):
         if isinstance(record, LogDefect):
@@ -80,17 +76,12 @@ def history_rows(records: Iterable[bytes | LogDefect], *, writer: str) -> Iterat
             yield LogDefect(0, f"has a record, number {number}, that is not of wandb; left out")
             continue
         if found.HasField("history"):
-            yield LogRow(_metrics(found.history), writer=writer)
-
-
-def _metrics(history: Any) -> dict[str, Any]:
-    """Return what was logged at a step by name; keys of nested objects are joined with a slash."""
-    row: dict[str, Any] = {STEP: history.step.num} if history.HasField("step") else {}
-    for item in history.item:
-        keys = item.nested_key or [item.key]
-        row |= flat_row({"/".join(key.decode(errors="replace") for key in keys): _value(item.value_json)})
-    media = tuple(name.removesuffix(MEDIA_KEY) for name in row if name.endswith(f"/{MEDIA_KEY}"))
-    return {name: value for name, value in row.items() if not name.startswith(media)}
+            row: dict[str, Any] = {STEP: found.history.step.num} if found.history.HasField("step") else {}
+            for item in found.history.item:
+                keys = item.nested_key or [item.key]
+                row |= flat_row({"/".join(key.decode(errors="replace") for key in keys): _value(item.value_json)})
+            media = tuple(name.removesuffix(MEDIA_KEY) for name in row if name.endswith(f"/{MEDIA_KEY}"))
+            yield LogRow({name: value for name, value in row.items() if not name.startswith(media)}, writer=writer)
 
 
 def _value(text: bytes) -> Any:

@@ -8,7 +8,7 @@ import zipfile
 import zlib
 from collections.abc import Collection
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
@@ -38,7 +38,16 @@ def read_arrays(path: Path, *, names: Collection[str] | None = None) -> dict[str
         with zipfile.ZipFile(path) as archive:
             members = [member for member in archive.infolist() if member.filename.endswith(_SUFFIX)]
             wanted = [member for member in members if names is None or _array_name(member) in names]
-            _check_sizes(wanted, file_bytes=path.stat().st_size)
+            file_bytes = path.stat().st_size
+            for member in wanted:
+                if member.compress_type not in _COMPRESSIONS:
+                    raise ValueError(f"{member.filename} is compressed in a way that numpy does not write")
+            n_bytes = sum(member.file_size for member in wanted)
+            if n_bytes > max(FREE_BYTES, MAX_RATIO * file_bytes):
+                raise ValueError(
+                    f"its {file_bytes:,} bytes expand to {n_bytes:,}; write arrays above {FREE_BYTES >> 20} MiB "
+                    "with np.savez, uncompressed"
+                )
             return {_array_name(member): _read(archive, member) for member in wanted}
     except _FAILURES as error:
         raise InvalidInput(str(path), f"cannot be read: {error or type(error).__name__}") from error
@@ -48,21 +57,12 @@ def _array_name(member: zipfile.ZipInfo) -> str:
     return member.filename.removesuffix(_SUFFIX)
 
 
-def _check_sizes(members: list[zipfile.ZipInfo], *, file_bytes: int) -> None:
-    for member in members:
-        if member.compress_type not in _COMPRESSIONS:
-            raise ValueError(f"{member.filename} is compressed in a way that numpy does not write")
-    n_bytes = sum(member.file_size for member in members)
-    if n_bytes > max(FREE_BYTES, MAX_RATIO * file_bytes):
-        raise ValueError(
-            f"its {file_bytes:,} bytes expand to {n_bytes:,}; write arrays above {FREE_BYTES >> 20} MiB with np.savez, "
-            "uncompressed"
-        )
-
-
 def _read(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Any:
     with archive.open(member) as file:
-        shape, dtype = _header(file)
+        version = np.lib.format.read_magic(file)
+        if version not in _HEADERS:
+            raise ValueError(f"version {version} of the .npy format is not that of an array of numbers")
+        shape, _, dtype = _HEADERS[version](file)
         n_bytes = dtype.itemsize * math.prod(shape)
         # Without elements an array can have dimensions over which a loop never ends.
         least_bytes = max(1, dtype.itemsize) * math.prod(max(1, size) for size in shape)
@@ -72,12 +72,3 @@ def _read(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Any:
             )
     with archive.open(member) as file:
         return np.lib.format.read_array(file, allow_pickle=False)
-
-
-def _header(file: IO[bytes]) -> tuple[tuple[int, ...], Any]:
-    """Return the shape and type that a .npy file claims."""
-    version = np.lib.format.read_magic(file)
-    if version not in _HEADERS:
-        raise ValueError(f"version {version} of the .npy format is not that of an array of numbers")
-    shape, _, dtype = _HEADERS[version](file)
-    return shape, dtype

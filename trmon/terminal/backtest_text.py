@@ -85,7 +85,9 @@ class BacktestTables:
         """Add a run."""
         if self._runs.row_count < MAX_RUNS:
             cells = [cell for outcome in run.outcomes for cell in _outcome_cells(outcome, run.onset)]
-            self._runs.add_row(escape(run.run), f"{run.n_steps:,}", _onset(run.onset), *cells)
+            known = "-" if run.onset.step is None else f"{run.onset.step:,}"
+            onset = "unknown" if run.onset.source is OnsetSource.UNKNOWN else known
+            self._runs.add_row(escape(run.run), f"{run.n_steps:,}", onset, *cells)
 
     def finish(self, totals: BacktestTotals) -> None:
         """Print everything."""
@@ -94,7 +96,17 @@ class BacktestTables:
             self._say(f"and {totals.n_runs - MAX_RUNS:,} more runs: --json or --csv has them")
         self._console.print(_totals_table(totals))
         if totals.differences:
-            self._console.print(_difference_table(totals))
+            first, against = (escape(rule_set.rules) for rule_set in totals.rule_sets[:2])
+            table = _table("rule", f"runs: only {first}", f"only {against}", "both", f"median steps earlier in {first}")
+            for each in totals.differences:
+                table.add_row(
+                    each.rule,
+                    f"{each.n_only:,}",
+                    f"{each.n_only_against:,}",
+                    f"{each.n_both:,}",
+                    _number(each.median_steps_earlier),
+                )
+            self._console.print(table)
         for line in (*_gap_lines(totals), *_policy_lines(totals)):
             self._say(line)
 
@@ -110,12 +122,6 @@ def _first(step: int | None, onset: CollapseOnset) -> str:
     if step is None:
         return "-"
     return f"{step:,}" if onset.step is None else f"{step:,} ({onset.step - step:+,})"
-
-
-def _onset(onset: CollapseOnset) -> str:
-    if onset.source is OnsetSource.UNKNOWN:
-        return "unknown"
-    return "-" if onset.step is None else f"{onset.step:,}"
 
 
 def _totals_table(totals: BacktestTotals) -> Table:
@@ -142,20 +148,6 @@ def _total_cells(rule_set: RuleSetTotals, totals: BacktestTotals) -> dict[str, s
     if totals.n_unknown:
         cells["runs left out: collapse unknown"] = f"{totals.n_unknown:,}"
     return cells
-
-
-def _difference_table(totals: BacktestTotals) -> Table:
-    first, against = (escape(rule_set.rules) for rule_set in totals.rule_sets[:2])
-    table = _table("rule", f"runs: only {first}", f"only {against}", "both", f"median steps earlier in {first}")
-    for each in totals.differences:
-        table.add_row(
-            each.rule,
-            f"{each.n_only:,}",
-            f"{each.n_only_against:,}",
-            f"{each.n_both:,}",
-            _number(each.median_steps_earlier),
-        )
-    return table
 
 
 def _gap_lines(totals: BacktestTotals) -> Iterator[str]:

@@ -80,7 +80,10 @@ class CompletionsEndpoint:
             model = self.model or self._first_model(client)
 
             def complete(options: Mapping[str, Any]) -> Mapping[str, Any]:
-                return self._choice(self._request(client, "POST", "completions", json={"model": model, **options}))
+                choices = self._request(client, "POST", "completions", json={"model": model, **options}).get("choices")
+                if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
+                    raise InvalidInput(self.name, "answers without choices")
+                return choices[0]
 
             with ThreadPoolExecutor(CONCURRENT_REQUESTS) as pool:
                 read = self._scored if self.sampling is None else self._sampled
@@ -101,7 +104,9 @@ class CompletionsEndpoint:
         n = len(logprobs) - 1 if ids is None else len(ids)
         if n < 1 or len(logprobs) < n:
             raise InvalidInput(self.name, f"returned {len(logprobs)} log-probs of a prompt of {len(token_ids)} tokens")
-        return ScoredRow(logprobs[:n], _right_aligned(mask, n), ids)
+        # Tokens that an engine adds, such as a beginning of the sequence, come first.
+        aligned = np.append(np.zeros(max(0, n - len(mask)), bool), mask[max(0, len(mask) - n) :])
+        return ScoredRow(logprobs[:n], aligned, ids)
 
     def _sampled(self, complete: Callable[..., Mapping[str, Any]], token_ids: Any, mask: Any) -> ScoredRow:
         assert self.sampling is not None
@@ -159,12 +164,6 @@ class CompletionsEndpoint:
             raise InvalidInput(self.name, "lists no model; name one by --model")
         return str(listed[0]["id"])
 
-    def _choice(self, answer: Mapping[str, Any]) -> Mapping[str, Any]:
-        choices = answer.get("choices")
-        if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
-            raise InvalidInput(self.name, "answers without choices")
-        return choices[0]
-
     def _request(self, client: httpx.Client, method: str, path: str, **content: Any) -> Mapping[str, Any]:
         try:
             answer = client.request(method, f"{self.url.rstrip('/')}/{path}", **content)
@@ -188,8 +187,3 @@ def _authorization(key: str | None) -> dict[str, str]:
     if not (key.isascii() and key.isprintable()) or key != key.strip():
         raise InvalidInput("the API key", "contains spaces, line ends or characters that a key cannot have")
     return {"Authorization": f"Bearer {key}"}
-
-
-def _right_aligned(mask: Any, n: int) -> Any:
-    """Return the mask for n tokens; tokens that an engine adds, such as a beginning of the sequence, come first."""
-    return np.append(np.zeros(max(0, n - len(mask)), bool), mask[max(0, len(mask) - n) :])

@@ -10,7 +10,7 @@ from rich.markup import escape
 from trmon.domain.collapse_risk.risk_reading import RiskLevel, risk_sentence
 from trmon.domain.findings.verdict import Word
 from trmon.domain.severity import Severity
-from trmon_client.api import CollapseRiskInfo, DiagnosisInfo
+from trmon_client.api import DiagnosisInfo
 from trmon_client.api.diagnosis import FindingInfo, RemedyInfo, UnmeasuredInfo
 from trmon_client.core.signals.catalogue import signal_words
 
@@ -42,32 +42,22 @@ def verdict_text(found: DiagnosisInfo) -> str:
 def diagnosis_lines(found: DiagnosisInfo) -> Iterator[str]:
     """Yield what a diagnosis says below its verdict: the findings with their evidence, the risk, and the remedy."""
     yield from finding_lines(found.findings, found.over, is_led=found.word == Word.FINDING.value)
-    if found.collapse_risk is not None:
-        yield from risk_lines(found.collapse_risk)
-    yield from _outside_lines(found)
+    risk = found.collapse_risk
+    if risk is not None and risk.level != RiskLevel.PAST.value:
+        limits = f"warns at {risk.warn_at:.0%}, pages at {risk.page_at:.0%}"
+        yield f"{risk_sentence(risk.probability, risk.driven_by)} ({limits})"
+        unknown = {"not sent": risk.missing, "beyond what the model was fitted to": risk.outside}
+        said = [f"{what}: {', '.join(map(signal_words, names))}" for what, names in unknown.items() if names]
+        if said:
+            yield f"    {'; '.join(said)}"
+    if found.word == Word.FINDING.value:  # The verdict names what is outside otherwise.
+        named = {evidence.signal for one in found.findings for evidence in one.evidence}
+        words = [
+            f"{one.words} {one.value:.3g} (healthy {one.range})" for one in found.outside if one.signal not in named
+        ]
+        if words:
+            yield f"{Word.OUTSIDE.value}: {', '.join(words)}"
     yield from remedy_lines(found.remedy)
-
-
-def _outside_lines(found: DiagnosisInfo) -> Iterator[str]:
-    """Yield in one line the signals outside their healthy ranges that neither verdict nor evidence names."""
-    if found.word != Word.FINDING.value:
-        return
-    named = {evidence.signal for one in found.findings for evidence in one.evidence}
-    words = [f"{out.words} {out.value:.3g} (healthy {out.range})" for out in found.outside if out.signal not in named]
-    if words:
-        yield f"{Word.OUTSIDE.value}: {', '.join(words)}"
-
-
-def risk_lines(risk: CollapseRiskInfo) -> Iterator[str]:
-    """Yield the risk of a collapse while one can come, and in one line which inputs its model does not know."""
-    if risk.level == RiskLevel.PAST.value:
-        return
-    limits = f"warns at {risk.warn_at:.0%}, pages at {risk.page_at:.0%}"
-    yield f"{risk_sentence(risk.probability, risk.driven_by)} ({limits})"
-    unknown = {"not sent": risk.missing, "beyond what the model was fitted to": risk.outside}
-    said = [f"{what}: {', '.join(map(signal_words, names))}" for what, names in unknown.items() if names]
-    if said:
-        yield f"    {'; '.join(said)}"
 
 
 def finding_lines(standing: Sequence[FindingInfo], over: Sequence[FindingInfo], *, is_led: bool) -> Iterator[str]:

@@ -49,7 +49,12 @@ class FleetView:
     def after(self, key: str, *, n_rows: int, n_runs: int) -> FleetView | None:
         """Return what is looked at after a key, None to quit. Args: n_rows: that fit; n_runs: that match."""
         if self.is_typing and (len(key) == 1 or key in ("enter", "backspace", "escape")):
-            return self._typed(key)
+            if key == "enter":
+                return replace(self, is_typing=False)
+            if key == "escape":
+                return FleetView()
+            words = self.words[:-1] if key == "backspace" else (self.words + key)[:MAX_FILTER]
+            return FleetView(words=words, is_typing=True)
         if key in ("q", "Q"):
             return None
         if key == "/":
@@ -59,14 +64,6 @@ class FleetView:
         moves = {"up": -1, "k": -1, "down": 1, "j": 1, "page up": -n_rows, "page down": n_rows, " ": n_rows}
         to = {"home": 0, "end": n_runs}.get(key, self.first + moves.get(key, 0))
         return replace(self, first=max(min(to, n_runs - n_rows), 0))
-
-    def _typed(self, key: str) -> FleetView:
-        if key == "enter":
-            return replace(self, is_typing=False)
-        if key == "escape":
-            return FleetView()
-        words = self.words[:-1] if key == "backspace" else (self.words + key)[:MAX_FILTER]
-        return FleetView(words=words, is_typing=True)
 
 
 def _text(run: RunStatus) -> str:
@@ -84,7 +81,6 @@ NAME_SHARE, NAME_WIDTH = 4, 40
 """Names have this part of a terminal's columns, and at most so many."""
 WHOLE_FLEET = FleetView()
 OVER = ("finished", "crashed")
-"""States of runs without a further step."""
 OPEN_STEPS = 2
 """The newest step of a run that continues is closed by the next one, and judged when that closes."""
 NEEDS, KINDS = [need.value for need in Urgency], [kind.value for kind in VerdictKind]
@@ -133,7 +129,10 @@ def fleet_frame(
     if trouble:
         parts.append(Text(trouble, style="bold", no_wrap=True, overflow="ellipsis"))
     if view.is_filter:
-        parts.append(Text(_filter_line(view, n_found=len(found), n_all=len(runs)), no_wrap=True, overflow="ellipsis"))
+        matching = f"{len(found):,} of {len(runs):,} runs" if found else f"none of {len(runs):,} runs"
+        keys = "Enter keeps it, Esc shows all" if view.is_typing else "/ changes it, Esc shows all"
+        line = f"/{view.words}{'_' if view.is_typing else ''}  {matching} ({keys})"
+        parts.append(Text(line, no_wrap=True, overflow="ellipsis"))
     if shown:
         parts.append(_table(shown, console=console, now=now))
     if more:
@@ -144,12 +143,6 @@ def fleet_frame(
 def rows_within(height: int, view: FleetView) -> int:
     """Return how many runs fit into a frame of so many lines."""
     return max(height - FRAME_LINES - view.is_filter, 1)
-
-
-def _filter_line(view: FleetView, *, n_found: int, n_all: int) -> str:
-    found = f"{n_found:,} of {n_all:,} runs" if n_found else f"none of {n_all:,} runs"
-    keys = "Enter keeps it, Esc shows all" if view.is_typing else "/ changes it, Esc shows all"
-    return f"/{view.words}{'_' if view.is_typing else ''}  {found} ({keys})"
 
 
 def fleet_summary_line(runs: Sequence[RunStatus]) -> str:
@@ -183,11 +176,13 @@ def _table(runs: Sequence[RunStatus], *, console: Console, now: float) -> Table:
         table.add_column(name, justify=justify, no_wrap=True)
     table.add_column("seen", justify="right", no_wrap=True)
     for run in runs:
+        open_alerts = [alert for alert in run.alerts if alert.acked_by is None]
+        worst = next((severity for severity in OF_SEVERITY if any(a.severity == severity for a in open_alerts)), None)
         drawn: dict[str, RenderableType] = {
             "reward": _drawn(run.reward, console),
             "KL": _drawn(run.kl, console),
             "masked": percent_text(run.mask_rate),
-            "alerts": _alerts(run),
+            "alerts": Text(str(len(open_alerts)), style=OF_SEVERITY[worst] if worst else ""),
         }
         step = "-" if run.step is None else f"{run.step:,}"
         verdict = verdict_line(run.verdict, limit=_limit(run))
@@ -208,9 +203,3 @@ def _drawn(line: SparklineInfo | None, console: Console) -> str:
     if line is None:
         return ""
     return text_sparkline(line.values, width=SPARKS_WIDTH, ascii_only=console.options.ascii_only)
-
-
-def _alerts(run: RunStatus) -> Text:
-    open_alerts = [alert for alert in run.alerts if alert.acked_by is None]
-    worst = next((severity for severity in OF_SEVERITY if any(a.severity == severity for a in open_alerts)), None)
-    return Text(str(len(open_alerts)), style=OF_SEVERITY[worst] if worst else "")

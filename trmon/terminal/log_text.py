@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Annotated
 
@@ -75,24 +75,17 @@ def log_lines(found: LogReadInfo, *, is_verbose: bool = False) -> Iterator[str]:
         yield f"{found.n_attempts} attempts: the trainer went back in steps"
     most = None if is_verbose else SHOWN_NAMES
     if found.signals:
-        yield f"signals: {_listed(_found(found.signals), most, len(found.signals))}"
+        words = (signal if signal == name else f"{signal} ({name})" for signal, name in found.signals.items())
+        yield f"signals: {_listed(words, most, len(found.signals))}"
     if found.unknown:
-        yield f"not understood: {_listed(_suggested(found.unknown), most, len(found.unknown))}"
+        like = {name: ", ".join(nearest) for name, nearest in found.unknown.items()}
+        words = (f"{name} (like {known}?)" if known else name for name, known in like.items())
+        yield f"not understood: {_listed(words, most, len(found.unknown))}"
     if is_verbose:
         yield from (f"left out: {name} ({why})" for name, why in found.left_out.items())
 
 
-def _found(signals: Mapping[str, str]) -> Iterator[str]:
-    return (signal if signal == name else f"{signal} ({name})" for signal, name in signals.items())
-
-
-def _suggested(unknown: Mapping[str, Iterable[str]]) -> Iterator[str]:
-    for name, nearest in unknown.items():
-        known = ", ".join(nearest)
-        yield f"{name} (like {known}?)" if known else name
-
-
-def _listed(words: Iterator[str], most: int | None, n: int) -> str:
+def _listed(words: Iterable[str], most: int | None, n: int) -> str:
     """Return the first words and how many more there are."""
     shown = list(islice(words, most))
     return ", ".join(shown) + (f" and {n - len(shown)} more (--verbose)" if n > len(shown) else "")

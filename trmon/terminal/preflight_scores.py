@@ -71,21 +71,17 @@ def _read(path: Path) -> Mapping[str, Any]:
     if path.suffix == ".npz":
         return read_arrays(path)
     try:
-        return _read_lines(path)
+        with path.open(encoding="utf-8-sig") as file:
+            rows = [json.loads(line) for line in file if line.strip()]
+        if not rows or not all(isinstance(row, dict) for row in rows):
+            raise ValueError("expected one JSON object per sequence")
+        names = rows[0].keys()
+        for number, row in enumerate(rows, start=1):
+            if row.keys() != names:
+                raise ValueError(f"sequence {number} has other fields than the first one")
+        return {name: [row[name] for row in rows] for name in names}
     except (OSError, ValueError, RecursionError) as error:
         raise InvalidInput(str(path), f"cannot be read: {error}") from error
-
-
-def _read_lines(path: Path) -> Mapping[str, Any]:
-    with path.open(encoding="utf-8-sig") as file:
-        rows = [json.loads(line) for line in file if line.strip()]
-    if not rows or not all(isinstance(row, dict) for row in rows):
-        raise ValueError("expected one JSON object per sequence")
-    names = rows[0].keys()
-    for number, row in enumerate(rows, start=1):
-        if row.keys() != names:
-            raise ValueError(f"sequence {number} has other fields than the first one")
-    return {name: [row[name] for row in rows] for name in names}
 
 
 def _without_attention_padding(source: str, fields: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -95,16 +91,14 @@ def _without_attention_padding(source: str, fields: Mapping[str, Any]) -> Mappin
     attended: Rows = token_rows(source, "mask", fields[_ATTENTION])
     try:
         return {
-            name: [np.asarray(row)[at] for row, at in zip(rows, attended, strict=True)] if _is_per_token(name) else rows
+            name: [np.asarray(row)[at] for row, at in zip(rows, attended, strict=True)]
+            if any(name.removeprefix(prefix) in FIELDS for prefix in (*ROLLOUT_PREFIXES, *TRAINER_PREFIXES))
+            else rows
             for name, rows in fields.items()
             if name != _ATTENTION
         }
     except (IndexError, ValueError) as error:
         raise InvalidInput(source, f"{_ATTENTION} does not fit the other fields: {error}") from error
-
-
-def _is_per_token(name: str) -> bool:
-    return any(name.removeprefix(prefix) in FIELDS for prefix in (*ROLLOUT_PREFIXES, *TRAINER_PREFIXES))
 
 
 NAME = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
@@ -127,14 +121,10 @@ def score_with_function(name: str, tokens: ScoredTokens | None) -> EngineScores:
     if fields.get("logprobs") is None or (unknown := fields.keys() - set(FIELDS)):
         extra = f"; it also returned {', '.join(sorted(unknown))}" if fields.get("logprobs") is not None else ""
         raise InvalidInput(name, f"must return log-probs, or a mapping of {', '.join(FIELDS)}{extra}")
-    return EngineScores.of(name, **_with_tokens(fields, tokens))
-
-
-def _with_tokens(fields: dict[str, Any], tokens: ScoredTokens | None) -> dict[str, Any]:
-    """Return the fields with the tokens that were scored, unless the function names its own."""
-    if tokens is None or fields.get("token_ids") is not None:
-        return fields
-    return {"token_ids": tokens.token_ids, "mask": tokens.mask, **{k: v for k, v in fields.items() if v is not None}}
+    if tokens is not None and fields.get("token_ids") is None:
+        known = {field: value for field, value in fields.items() if value is not None}
+        fields = {"token_ids": tokens.token_ids, "mask": tokens.mask, **known}
+    return EngineScores.of(name, **fields)
 
 
 def _imported(name: str) -> Any:
@@ -168,8 +158,17 @@ def read_scores(
     Errors: InvalidInput naming the source.
     """
     if trainer is None:
-        return _both(rollout)
-    given = None if tokens is None else _tokens_of(tokens)
+        if isinstance(rollout, CompletionsEndpoint) or not _is_file(rollout):
+            raise InvalidInput("TRAINER", "is needed: only a file has the log-probs of both engines")
+        file = ScoreFile(Path(rollout))
+        if not file.has_both_engines:
+            raise InvalidInput(
+                rollout, "needs rollout_logprobs and old_logprobs (or logprobs), or name a second source"
+            )
+        return file.rollout(), file.trainer()
+    given = None if tokens is None else ScoreFile(tokens).tokens()
+    if tokens is not None and given is None:
+        raise InvalidInput("--tokens", f"{tokens} has no token_ids")
     of_trainer = ScoreFile(Path(trainer)) if _is_file(trainer) else None
     asked = given if given is not None or of_trainer is None else of_trainer.tokens()
     first = _rollout_scores(rollout, asked)
@@ -184,22 +183,6 @@ def _rollout_scores(rollout: str | CompletionsEndpoint, tokens: ScoredTokens | N
             raise InvalidInput(rollout.url, "needs token_ids to score: in the trainer's file, or by --tokens")
         return rollout.score(tokens)
     return ScoreFile(Path(rollout)).rollout() if _is_file(rollout) else score_with_function(_function(rollout), tokens)
-
-
-def _both(source: str | CompletionsEndpoint) -> tuple[EngineScores, EngineScores]:
-    if isinstance(source, CompletionsEndpoint) or not _is_file(source):
-        raise InvalidInput("TRAINER", "is needed: only a file has the log-probs of both engines")
-    file = ScoreFile(Path(source))
-    if not file.has_both_engines:
-        raise InvalidInput(source, "needs rollout_logprobs and old_logprobs (or logprobs), or name a second source")
-    return file.rollout(), file.trainer()
-
-
-def _tokens_of(path: Path) -> ScoredTokens:
-    found = ScoreFile(path).tokens()
-    if found is None:
-        raise InvalidInput("--tokens", f"{path} has no token_ids")
-    return found
 
 
 def _is_file(source: str) -> bool:

@@ -93,9 +93,9 @@ def _agreement_signals(run: LoggedRun) -> Iterator[tuple[str, float]]:
                 break
 
 
-def parse_failures(given: str, *, catalogue: Catalogue | None = None) -> tuple[str, ...]:
+def parse_failures(given: str) -> tuple[str, ...]:
     """Return the ids of --fail-on, separated by commas; of `any` those that warn or page. Errors: InvalidInput."""
-    known = (catalogue or builtin_catalogue()).by_id
+    known = builtin_catalogue().by_id
     if given.strip().lower() == ANY:
         return (ANY,)
     ids = tuple(word.strip() for word in given.split(","))

@@ -23,7 +23,6 @@ from trmon.domain.adaptation.proposal import (
 from trmon.domain.identity import BatchKey
 from trmon.domain.policies import CALIBRATION_AUTHOR, PolicyVersion
 from trmon_client.core.arrays import Array
-from trmon_client.core.policies.calibration import Calibration
 from trmon_client.core.policies.policy import Policy
 
 MARGIN = 2.0
@@ -32,7 +31,6 @@ STEP_TAIL = 5.0
 """The tail of a single step is this many times `rate`: with a few hundred sequences, its 99th percentile is noise."""
 STEP_QUANTILE = 0.9
 MAX_RAISE = 4.0
-"""The largest factor of the second calibration."""
 ILL_START = ("engine_mismatch", "moe_routing", "wrong_policy", "corrupt_logprobs", "variance_blowup")
 """The findings that explain a quantile above its ceiling: the run starts ill, and nothing is calibrated."""
 NOT_SILENT = (*ILL_START, "stale_rollouts", "step_too_large", "reward_collapse", "reward_decline")
@@ -78,8 +76,8 @@ class CalibrationResult:
     def reason(self) -> str:
         """The result in a sentence."""
         sample = f"{self.n_sequences} sequences of {self.n_steps} steps"
+        exceeding = ", ".join(dict.fromkeys(_name(bound) for bound in self.bounds if bound.exceeds_ceiling))
         if self.outcome is CalibrationOutcome.STARTS_ILL:
-            exceeding = ", ".join(_names(bound for bound in self.bounds if bound.exceeds_ceiling))
             return (
                 f"not calibrated: the run starts ill ({', '.join(self.findings)}) and {exceeding} "
                 f"of {sample} is above its ceiling; set the policy again after the cause is fixed"
@@ -87,8 +85,7 @@ class CalibrationResult:
         moved = [bound for bound in self.bounds if bound.after != bound.before]
         moves = ", ".join(f"{_name(bound)} {bound.before:.4g} to {bound.after:.4g}" for bound in moved)
         said = f"calibrated on {sample}: {moves or 'no bound moves'}"
-        at_ceiling = _names(bound for bound in self.bounds if bound.exceeds_ceiling)
-        return f"{said}; bounds at their ceilings: {', '.join(at_ceiling)}" if at_ceiling else said
+        return f"{said}; bounds at their ceilings: {exceeding}" if exceeding else said
 
     def evidence(self) -> dict[str, Any]:
         """Return the evidence as a JSON-compatible document."""
@@ -161,7 +158,9 @@ def _measure(
             steps = [values for sample in samples if len(values := _values(sample, index, side))]
             if steps and 0 < floors[side] < ceiling:
                 floor, old = floors[side], reaches_of(before.criteria[index])[side]
-                q_pooled, q_steps = _quantiles(steps, policy.calibrate)
+                q_pooled = float(np.quantile(np.concatenate(steps), 1.0 - policy.calibrate.rate))
+                of_step = max(0.5, 1.0 - STEP_TAIL * policy.calibrate.rate)
+                q_steps = float(np.quantile([np.quantile(values, of_step) for values in steps], STEP_QUANTILE))
                 wanted = float(f"{MARGIN * max(q_pooled, q_steps):.4g}")
                 after = max(floor, wanted) if before is policy else max(old, min(wanted, MAX_RAISE * old))
                 units = {"floor": floor, "ceiling": ceiling, "before": old, "after": min(ceiling, after)}
@@ -182,13 +181,6 @@ def _values(sample: PolicySample, index: int, side: Side) -> Array:
     return np.clip(values[~np.isnan(values)], -INFINITE, INFINITE)
 
 
-def _quantiles(steps: Sequence[Array], calibration: Calibration) -> tuple[float, float]:
-    """Return the pooled quantile, and the 90th percentile over steps of each step's own."""
-    pooled = float(np.quantile(np.concatenate(steps), 1.0 - calibration.rate))
-    of_step = max(0.5, 1.0 - STEP_TAIL * calibration.rate)
-    return pooled, float(np.quantile([np.quantile(values, of_step) for values in steps], STEP_QUANTILE))
-
-
 def _with_bounds(policy: Policy, bounds: Mapping[tuple[int, Side], CalibratedBound], *, name: str) -> Policy:
     after = {place: bound.after for place, bound in bounds.items()}
     return with_bounds(replace(policy, calibrate=None), after, name=name)
@@ -196,10 +188,6 @@ def _with_bounds(policy: Policy, bounds: Mapping[tuple[int, Side], CalibratedBou
 
 def _name(bound: CalibratedBound) -> str:
     return bound.statistic if bound.side == "upper" else f"{bound.statistic} lower"
-
-
-def _names(bounds: Any) -> list[str]:
-    return list(dict.fromkeys(map(_name, bounds)))
 
 
 class CalibrationPhase(Enum):
@@ -257,10 +245,7 @@ def calibrated_limits(versions: Sequence[PolicyVersion]) -> CalibratedLimits | N
 def version_of_calibration(
     result: CalibrationResult, plan: CalibrationPlan, *, steps: tuple[int, int], now: float
 ) -> PolicyVersion:
-    """Return the version that records a calibration, with its evidence.
-
-    Args: steps: the first and the last step of the sample.
-    """
+    """Return the version that records a calibration of a sample. Args: steps: its first and its last step."""
     evidence: dict[str, Any] = {
         "controller": "calibration",
         "phase": plan.phase.value,
@@ -298,7 +283,6 @@ SETTLED_STEPS = 5
 FIRST_STEP = 20
 """The first step of the sample where the trainer does not send `lr`, as an index."""
 SECOND_STEP = 100
-"""After how many steps bounds are measured once more."""
 LR_NOISE = 1e-9
 
 

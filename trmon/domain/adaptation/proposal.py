@@ -220,10 +220,7 @@ class BoundMove:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoundProposal:
-    """A policy that a controller proposes, with its evidence.
-
-    Mask rates are shares of the valid sequences in the window, under the active and under the proposed policy.
-    """
+    """A policy that a controller proposes, with its evidence; mask rates are shares of the valid sequences."""
 
     controller: str
     policy: Policy
@@ -312,7 +309,6 @@ class AdaptationSetting:
 
 
 StepKey = tuple[int, int]
-"""An attempt and a step."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

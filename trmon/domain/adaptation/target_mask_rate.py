@@ -54,9 +54,7 @@ def propose(
 ) -> ControllerResult:
     """Return the policy whose bounds reject `target_mask_rate` of a sample, or why the active bounds stay.
 
-    Every bound rejects the same share of the tail of its statistic, so that all bounds together reject the target r:
-    one bound alone is the (1 - r) quantile, a two-sided criterion rejects r/2 on each side. A bound moves by at most a
-    factor of 2, and no bound moves while the mask rate is within 10% of the target.
+    Every bound rejects the same share of the tail of its statistic, so that all bounds together reject the target.
     Args: sample: the statistics of `policy` over the newest sequences; anchor: the policy of floors and ceilings;
     calibrated: replaces these limits and the default target for a calibrated policy.
     Source: formulas, section 8.
@@ -66,7 +64,8 @@ def propose(
     if (unusable := _unusable(sample)) is not None:
         return unusable
     tails = tails_of(sample, policy)
-    before, target = rejected_share(tails), _target(setting, calibrated)
+    usual = DEFAULT_RATE if calibrated is None else calibrated.rate
+    before, target = rejected_share(tails), usual if setting.target_mask_rate is None else setting.target_mask_rate
     if abs(before - target) <= DEAD_BAND * target:
         return NoChange(NoChangeReason.IN_BAND, f"the mask rate is {before:.4f}, close to {target:g}")
     return _propose(tails, policy=policy, limits=_limits(policy, anchor, setting, calibrated), target=target)
@@ -80,13 +79,6 @@ def _unusable(sample: PolicySample) -> NoChange | None:
     if len(sample) < MIN_SEQUENCES:
         return NoChange(NoChangeReason.TOO_FEW, f"{len(sample)} sequences; at least {MIN_SEQUENCES} are needed")
     return None
-
-
-def _target(setting: AdaptationSetting, calibrated: CalibratedLimits | None) -> float:
-    """Return the target: the one that was set, else the rate of a calibrated policy, else the default."""
-    if setting.target_mask_rate is not None:
-        return setting.target_mask_rate
-    return DEFAULT_RATE if calibrated is None else calibrated.rate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,12 +122,17 @@ class _BoundStep:
 
 
 def _propose(tails: Sequence[BoundTail], *, policy: Policy, limits: _Limits, target: float) -> ControllerResult:
-    movable = [tail for tail in tails if _has_scale(policy, tail)]
+    movable = [tail for tail in tails if all(reach > 0 for reach in reaches_of(policy.criteria[tail.index]).values())]
     if not movable:
         return NoChange(
             NoChangeReason.NOTHING_TO_MOVE, "no criterion with a bound other than zero applies to these sequences"
         )
-    share = _share(movable, target=target)
+    # The largest share of each tail with which all bounds together reject at most the target.
+    share, high = 0.0, 1.0
+    for _ in range(SHARE_HALVINGS):
+        middle = (share + high) / 2
+        rejected = rejected_share(movable, reaches=[tail.quantile(middle) for tail in movable])
+        share, high = (middle, high) if rejected <= target else (share, middle)
     steps = [_step(tail, wanted=tail.quantile(share), limits=limits) for tail in movable]
     reaches = {(step.tail.index, step.tail.side): step.reach for step in steps if step.moves}
     if not reaches:
@@ -149,21 +146,6 @@ def _propose(tails: Sequence[BoundTail], *, policy: Policy, limits: _Limits, tar
         mask_rate_after=rejected_share(tails, reaches=[reaches.get((t.index, t.side), t.reach) for t in tails]),
         basis={"target_mask_rate": target, "tail_share": share, "quantile": 1.0 - share},
     )
-
-
-def _has_scale(policy: Policy, tail: BoundTail) -> bool:
-    """Return whether factors can move the bounds of a criterion: all reaches are above zero."""
-    return all(reach > 0 for reach in reaches_of(policy.criteria[tail.index]).values())
-
-
-def _share(tails: Sequence[BoundTail], *, target: float) -> float:
-    """Return the largest share of each tail with which all bounds together reject at most the target."""
-    low, high = 0.0, 1.0
-    for _ in range(SHARE_HALVINGS):
-        middle = (low + high) / 2
-        rejected = rejected_share(tails, reaches=[tail.quantile(middle) for tail in tails])
-        low, high = (middle, high) if rejected <= target else (low, middle)
-    return low
 
 
 def _step(tail: BoundTail, *, wanted: float, limits: _Limits) -> _BoundStep:
@@ -195,7 +177,6 @@ def _move(policy: Policy, step: _BoundStep) -> BoundMove:
 
 
 def _same_bounds(anchor: Policy, policy: Policy) -> bool:
-    """Return whether two policies bound the same statistics on the same sides."""
     sides = [set(reaches_of(criterion)) for criterion in policy.criteria]
     return (
         policy_reads(anchor) == policy_reads(policy)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -107,11 +107,9 @@ class DeliveryContext:
 
     def was_told_after_end(self, delivery: Delivery) -> bool:
         """Return whether the incident was first sent to the receiver of its end after the run had finished."""
+        has_finished = delivery.notification.alert.is_incident and self.run.state is RunState.FINISHED
         told_at = self.tried.get((delivery.receiver, delivery.episode or ""), math.inf)
-        return self._has_finished_with(delivery) and told_at > delivery.made_at
-
-    def _has_finished_with(self, delivery: Delivery) -> bool:
-        return delivery.notification.alert.is_incident and self.run.state is RunState.FINISHED
+        return has_finished and told_at > delivery.made_at
 
     def flap_state_of(self, delivery: Delivery) -> FlapState:
         """Return whether the alert flaps at the transition of a delivery; an incident is damped and never does."""
@@ -158,9 +156,8 @@ Group = tuple[Delivery, ...]
 def group_deliveries(
     deliveries: Iterable[Delivery], *, in_flight: Collection[Subject], grouping_receivers: Collection[str]
 ) -> list[Group]:
-    """Return the groups to send now, in the order of their first deliveries.
+    """Return the groups to send now, in the order of their first deliveries; each alert has one delivery in flight.
 
-    Each alert has at most one delivery in flight; the next one waits for a later call.
     Args: in_flight: the subjects that are being sent; grouping_receivers: those that take several alerts per message.
     """
     groups: dict[object, list[Delivery]] = {}
@@ -214,13 +211,15 @@ def merge_stalls(
     for delivery in deliveries:
         if delivery.subject not in taken:
             taken.add(delivery.subject)
-            if _is_stall(delivery) and delivery.receiver in merging.receivers:
+            has_run = delivery.run_id is not None and delivery.episode is not None
+            if has_run and delivery.notification.alert.rule == MERGED_RULE and delivery.receiver in merging.receivers:
                 groups.setdefault((delivery.receiver, delivery.told_state), []).append(delivery)
     merged: list[Group] = []
     waiting: list[Delivery] = []
     for group in groups.values():
         new = [delivery for delivery in group if _is_new(delivery)]
-        if _must_wait(new, quiet_seconds=merging.quiet_seconds, now=now):
+        made = [delivery.made_at for delivery in new]
+        if made and now < min(max(made) + merging.quiet_seconds, min(made) + MAX_WAIT_SECONDS):
             waiting += new
             group = [delivery for delivery in group if not _is_new(delivery)]
         if len({delivery.run_id for delivery in group}) >= MIN_RUNS:
@@ -228,20 +227,8 @@ def merge_stalls(
     return MergedStalls(tuple(merged), tuple(waiting))
 
 
-def _is_stall(delivery: Delivery) -> bool:
-    has_run = delivery.run_id is not None and delivery.episode is not None
-    return has_run and delivery.notification.alert.rule == MERGED_RULE
-
-
 def _is_new(delivery: Delivery) -> bool:
     return delivery.state is DeliveryState.DUE and not delivery.attempts and not delivery.rounds
-
-
-def _must_wait(new: Sequence[Delivery], *, quiet_seconds: float, now: float) -> bool:
-    if not new:
-        return False
-    made = [delivery.made_at for delivery in new]
-    return now < min(max(made) + quiet_seconds, min(made) + MAX_WAIT_SECONDS)
 
 
 def repeat_interval_seconds(

@@ -60,7 +60,12 @@ def mute_reason(
     is_routed: the receiver gets the alerts of the run's owner.
     """
     if delivery.told_state is AlertState.RESOLVED:
-        return _resolve_mute_reason(delivery, context)
+        subject = (delivery.receiver, delivery.episode)
+        if subject in context.waiting:
+            return MuteReason.OUT_OF_ORDER
+        if subject in context.tried and context.was_told_after_end(delivery):
+            return MuteReason.ENDED_ILL
+        return None if subject in context.tried else MuteReason.NEVER_NOTIFIED
     if context.run.state is RunState.FINISHED and not context.ends_untold(delivery):
         return MuteReason.FINISHED
     if not is_routed:
@@ -70,30 +75,15 @@ def mute_reason(
     alert = context.alert_of(delivery)
     if alert is not None and context.ends_untold(delivery):
         return MuteReason.SILENCED if _is_silenced(alert, context, now=now) else None
-    if alert is None:
-        return MuteReason.ENDED
-    if alert.state is not AlertState.FIRING and _is_late(delivery, now=now):
+    was_muted = delivery.state is DeliveryState.HELD
+    is_late = was_muted or delivery.rounds > 0 or now - delivery.made_at > LATE_SECONDS
+    if alert is None or (alert.state is not AlertState.FIRING and is_late):
         return MuteReason.ENDED
     if alert.episode in context.acked and not must_repeat:
         return MuteReason.ACKNOWLEDGED
     if not delivery.rounds and context.flap_state_of(delivery) is FlapState.ONGOING:
         return MuteReason.FLAPPING
     return MuteReason.SILENCED if _is_silenced(alert, context, now=now) else None
-
-
-def _is_late(delivery: Delivery, *, now: float) -> bool:
-    """Return whether a firing notification has no value once its alert has ended."""
-    was_muted = delivery.state is DeliveryState.HELD
-    return was_muted or delivery.rounds > 0 or now - delivery.made_at > LATE_SECONDS
-
-
-def _resolve_mute_reason(delivery: Delivery, context: DeliveryContext) -> MuteReason | None:
-    subject = (delivery.receiver, delivery.episode)
-    if subject in context.waiting:
-        return MuteReason.OUT_OF_ORDER
-    if subject in context.tried and context.was_told_after_end(delivery):
-        return MuteReason.ENDED_ILL
-    return None if subject in context.tried else MuteReason.NEVER_NOTIFIED
 
 
 def _is_silenced(alert: Alert, context: DeliveryContext, *, now: float) -> bool:
@@ -144,10 +134,7 @@ def update_after_success(delivery: Delivery, *, now: float, repeat_seconds: floa
 def update_after_failure(
     delivery: Delivery, *, now: float, error: str, retry: RetryPolicy, may_succeed: bool
 ) -> DeliveryUpdate:
-    """Return the update after a failed attempt: due again after a wait, or dead.
-
-    A reminder is retried while its alert fires, without a limit on attempts.
-    """
+    """Return the update after a failed attempt: due again after a wait, without a limit for a reminder, or dead."""
     attempts, waiting = delivery.attempts + 1, DeliveryState.STANDING if delivery.rounds else DeliveryState.DUE
     retries = may_succeed and (attempts < retry.max_attempts or delivery.rounds > 0)
     return DeliveryUpdate(
@@ -189,23 +176,19 @@ def enrich_notification(delivery: Delivery, context: DeliveryContext, *, now: fl
         notification,
         key=delivery.key,
         run=structs.replace(notification.run, owner=context.run.owner),
-        firing=_firing_alerts(context, now=now),
+        firing=tuple(
+            FiringAlert(
+                rule=alert.rule,
+                severity=alert.severity,
+                since_step=alert.since_step,
+                summary=alert.summary,
+                acknowledged=alert.episode in context.acked,
+                muted=MuteReason.SILENCED.value if _is_silenced(alert, context, now=now) else None,
+            )
+            for alert in context.firing
+        ),
         flapping=Flapping(transitions=MAX_TRANSITIONS, within_steps=WITHIN_STEPS) if flaps else None,
         told_before=delivery.rounds,
         ended=notification.ended if over is None else over.run_ended,
         alert=structs.replace(notification.alert, severity=Severity.WARN) if is_first_told else notification.alert,
-    )
-
-
-def _firing_alerts(context: DeliveryContext, *, now: float) -> tuple[FiringAlert, ...]:
-    return tuple(
-        FiringAlert(
-            rule=alert.rule,
-            severity=alert.severity,
-            since_step=alert.since_step,
-            summary=alert.summary,
-            acknowledged=alert.episode in context.acked,
-            muted=MuteReason.SILENCED.value if _is_silenced(alert, context, now=now) else None,
-        )
-        for alert in context.firing
     )

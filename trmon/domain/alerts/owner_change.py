@@ -37,22 +37,23 @@ class OwnerChange:
         added = [receiver for receiver in self.routes.of(after.owner) if receiver not in former]
         told = (alert for alert in alerts if alert.rule not in self.health_rules)
         firing = [a for a in told if a.state is AlertState.FIRING and a.severity is not Severity.INFO]
-        return tuple(self._delivery(alert, receiver, run=after) for alert in firing for receiver in added)
-
-    def _delivery(self, alert: Alert, receiver: str, *, run: Run) -> Delivery:
         reason = TransitionReason.HANDED_OVER
-        return Delivery(
-            id=0,
-            receiver=receiver,
-            dedup_key=f"{receiver}:{alert.episode}:{run.owner}:{alert.state.value}",
-            notification=build_notification(
-                alert, transition_event(alert), reason=reason, run=run, public_url=self.public_url
-            ),
-            due_at=self.now,
-            made_at=self.now,
-            run_id=alert.run_id,
-            episode=alert.episode,
-            told_state=alert.state,
+        return tuple(
+            Delivery(
+                id=0,
+                receiver=receiver,
+                dedup_key=f"{receiver}:{alert.episode}:{after.owner}:{alert.state.value}",
+                notification=build_notification(
+                    alert, transition_event(alert), reason=reason, run=after, public_url=self.public_url
+                ),
+                due_at=self.now,
+                made_at=self.now,
+                run_id=alert.run_id,
+                episode=alert.episode,
+                told_state=alert.state,
+            )
+            for alert in firing
+            for receiver in added
         )
 
 

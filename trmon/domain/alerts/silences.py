@@ -58,18 +58,10 @@ class Silence:
         """Return whether the silence mutes an alert now."""
         if not self.starts_at <= now < self.ends_at or self.project not in (None, run.project):
             return False
-        labels = alert_labels(alert, run=run, owner=owner)
+        standard = {"project": run.project, "run": run.run, "owner": owner or ""}
+        rule = alert.labels.get("cause", alert.rule) if alert.is_incident else alert.rule
+        labels = alert.labels | standard | {"rule": rule, "severity": alert.severity.value}
         return all(matcher.matches(labels) for matcher in self.matchers)
-
-
-def alert_labels(alert: Alert, *, run: RunKey, owner: str | None) -> dict[str, str]:
-    """Return the labels that matchers compare: those of the rule, and the run, project, owner, rule and severity.
-
-    The rule of an incident is that of its cause.
-    """
-    standard = {"project": run.project, "run": run.run, "owner": owner or ""}
-    rule = alert.labels.get("cause", alert.rule) if alert.is_incident else alert.rule
-    return alert.labels | standard | {"rule": rule, "severity": alert.severity.value}
 
 
 def check_matchers(matchers: tuple[Matcher, ...]) -> tuple[Matcher, ...]:

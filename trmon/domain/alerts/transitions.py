@@ -71,18 +71,33 @@ def advance_alert(track: AlertTrack, finding: RuleFinding, *, rule: Rule, run_id
     if truth is Truth.UNKNOWN:
         return Transition(track=track, reason=TransitionReason.UNKNOWN)
     if firing:
-        return _firing(track, finding, rule=rule, run=run)
+        assert track.alert is not None
+        if finding.lingering.truth is Truth.TRUE:
+            alert = _updated(track.alert, _text(finding, rule=rule, run=run), state=AlertState.FIRING)
+            return Transition(
+                track=structs.replace(track, alert=alert, clear_steps=0), reason=TransitionReason.FIRING, alert=alert
+            )
+        clear = track.clear_steps + 1
+        if clear < rule.clear_for_steps:
+            return Transition(track=structs.replace(track, clear_steps=clear), reason=TransitionReason.CLEARING)
+        alert = _ended(track.alert, AlertState.RESOLVED, at=finding.at)
+        event = transition_event(alert, key=finding.key)
+        return Transition(track=QUIET, reason=TransitionReason.RESOLVED, alert=alert, event=event)
     if finding.steps <= rule.immune_steps:
         return Transition(track=track, reason=TransitionReason.IMMUNE)
     if truth is Truth.FALSE:
-        return _drop(track, finding)
+        if track.alert is None:
+            return Transition(track=QUIET, reason=TransitionReason.QUIET)
+        dropped = _ended(track.alert, AlertState.DROPPED, at=finding.at)
+        return Transition(track=QUIET, reason=TransitionReason.DROPPED, alert=dropped)
     return _hold(track, finding, rule=rule, run_id=run_id, run=run)
 
 
 def end_alert(track: AlertTrack, *, reason: TransitionReason, now: float, is_of_state: bool = False) -> Transition:
     """Return the end of an open alert, whatever its condition: the run finished, or the rule was removed.
 
-    Args: is_of_state: its rule reads run states, so it may already have fired and ended at the same step.
+    Args: is_of_state: its rule reads run states, so it may already have fired and ended at the same step, and its start
+    identifies its end.
     """
     if track.alert is None:
         return Transition(track=QUIET, reason=TransitionReason.QUIET)
@@ -98,18 +113,6 @@ def raise_alert(rule: Rule, *, run_id: int, severity: Severity, key: BatchKey, t
     fired = _new(rule, run_id=run_id, severity=severity, key=key, state=AlertState.FIRING, text=text)
     event = transition_event(fired, silence_started_at=text.silence_started_at)
     return Transition(track=AlertTrack(alert=fired), reason=TransitionReason.FIRED, alert=fired, event=event)
-
-
-def resolve_alert(track: AlertTrack, *, now: float) -> Transition:
-    """Return the end of an alert of a rule that reads run states, after the run has left the state.
-
-    A run may enter a state several times at one step, so the start of the alert identifies each end.
-    """
-    if track.alert is None:
-        return Transition(track=QUIET, reason=TransitionReason.QUIET)
-    alert = _ended(track.alert, AlertState.RESOLVED, at=now)
-    event = transition_event(alert, silence_started_at=alert.since_at)
-    return Transition(track=QUIET, reason=TransitionReason.RESOLVED, alert=alert, event=event)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,13 +146,6 @@ def transition_event(
     )
 
 
-def _drop(track: AlertTrack, finding: RuleFinding) -> Transition:
-    if track.alert is None:
-        return Transition(track=QUIET, reason=TransitionReason.QUIET)
-    dropped = _ended(track.alert, AlertState.DROPPED, at=finding.at)
-    return Transition(track=QUIET, reason=TransitionReason.DROPPED, alert=dropped)
-
-
 def _hold(track: AlertTrack, finding: RuleFinding, *, rule: Rule, run_id: int, run: str) -> Transition:
     text = _text(finding, rule=rule, run=run)
     is_new = track.alert is None
@@ -171,21 +167,6 @@ def _hold(track: AlertTrack, finding: RuleFinding, *, rule: Rule, run_id: int, r
     return Transition(
         track=new_track, reason=TransitionReason.BEGAN if is_new else TransitionReason.WAITING, alert=alert
     )
-
-
-def _firing(track: AlertTrack, finding: RuleFinding, *, rule: Rule, run: str) -> Transition:
-    assert track.alert is not None
-    if finding.lingering.truth is Truth.TRUE:
-        alert = _updated(track.alert, _text(finding, rule=rule, run=run), state=AlertState.FIRING)
-        return Transition(
-            track=structs.replace(track, alert=alert, clear_steps=0), reason=TransitionReason.FIRING, alert=alert
-        )
-    clear = track.clear_steps + 1
-    if clear < rule.clear_for_steps:
-        return Transition(track=structs.replace(track, clear_steps=clear), reason=TransitionReason.CLEARING)
-    alert = _ended(track.alert, AlertState.RESOLVED, at=finding.at)
-    event = transition_event(alert, key=finding.key)
-    return Transition(track=QUIET, reason=TransitionReason.RESOLVED, alert=alert, event=event)
 
 
 def _text(finding: RuleFinding, *, rule: Rule, run: str) -> AlertText:

@@ -40,9 +40,7 @@ class Collapse:
 def find_collapse(rewards: Sequence[float], *, grad_norms: Sequence[float] = ()) -> Collapse | None:
     """Return the onset of a run's collapse, or None if there is no collapse or too few steps to decide.
 
-    The reward fell: its moving average is at most 0.7 of its running peak, and stays there for 100 steps. Or the
-    gradient norm exceeded 10 times the median of the up to 50 norms before it, and 20 to 100 steps later the average
-    is 15% lower in the mean. A fall is measured from the peak alone, since the gain of a short run is mostly noise.
+    A fall is measured from the peak alone, since the gain of a short run is mostly noise.
     Args: rewards, grad_norms: one a step, no reward negative; a NaN reward leaves the average as it was.
     Source: formulas, section 9.
     """
@@ -91,10 +89,7 @@ class CollapseSearch:
 
 
 def smoothed(rewards: Sequence[float]) -> list[float]:
-    """Return the exponential moving average over 20 steps; NaN until 20 rewards are known, whose mean it starts from.
-
-    The start is a mean because a run's first reward alone is too noisy to be a peak.
-    """
+    """Return the exponential moving average over 20 steps, NaN before; it starts at their mean, which is less noisy."""
     average = RewardAverage()
     return [average.add(reward) for reward in rewards]
 

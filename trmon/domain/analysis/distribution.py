@@ -52,8 +52,11 @@ class CriterionSamples:
         for index, (criterion, compared) in enumerate(zip(policy.criteria, decision.compared, strict=True)):
             if compared is not None:
                 rejected = int(np.count_nonzero(decision.codes == FIRST_CRITERION + index))
-                sample = _sample(criterion, compared[rows], step=step, n_rejected=rejected)
-                self.by_criterion.setdefault(criterion_key(criterion), []).append(sample)
+                values = in_bound_units(criterion, compared[rows])
+                sample = CriterionSample(
+                    step=step, values=values, lower=criterion.lower, upper=criterion.upper, n_rejected=rejected
+                )
+                self.by_criterion.setdefault((criterion.statistic, criterion.pair, criterion.where), []).append(sample)
 
     @property
     def most_rejecting(self) -> CriterionKey | None:
@@ -80,11 +83,6 @@ class Distribution:
     upper: tuple[float | None, ...]
 
 
-def criterion_key(criterion: Criterion) -> CriterionKey:
-    """Return a criterion without its bounds."""
-    return criterion.statistic, criterion.pair, criterion.where
-
-
 def distribution(samples: Sequence[CriterionSample]) -> Distribution:
     """Return the distribution of a criterion's statistic over steps. Args: samples: one or more, by step."""
     bounds = [bound for sample in samples for bound in (sample.lower, sample.upper) if bound is not None]
@@ -104,13 +102,6 @@ def in_bound_units(criterion: Criterion, compared: Array) -> Array:
     """Return compared values, [N], in the units of the bounds; ratios are compared as logs."""
     with np.errstate(over="ignore"):
         return np.exp(compared) if criterion.measured.is_ratio else np.asarray(compared, float)
-
-
-def _sample(criterion: Criterion, compared: Array, *, step: int, n_rejected: int) -> CriterionSample:
-    values = in_bound_units(criterion, compared)
-    return CriterionSample(
-        step=step, values=values, lower=criterion.lower, upper=criterion.upper, n_rejected=n_rejected
-    )
 
 
 def _edges(values: Array) -> Array:

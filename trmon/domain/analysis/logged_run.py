@@ -20,7 +20,6 @@ STEP_SECONDS = "step_seconds"
 NEVER_SPARSE = ("loss", "grad_norm")
 """They are numbers in each update, so that one NaN counts."""
 FIRST_ATTEMPT = 1
-"""The number of the first attempt of a log."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +59,13 @@ def read_logged_run(items: LogItems, survey: LogSurvey, *, source: str) -> Logge
         for name in item.metrics.nonfinite:
             nonfinite.setdefault(name, item.step)
     if not values:
-        raise InvalidInput(source, _nothing_known(tally))
+        found = ", ".join(islice((*tally.unknown, *tally.left_out), SHOWN_NAMES))
+        example = next(iter((*tally.unknown, *tally.left_out)), "my_reward")
+        raise InvalidInput(
+            source,
+            f"has no metric with a known name; it has: {found or 'no metrics'}. "
+            f"Say what one means, such as --map '{example}=reward_mean'. {known_names()}",
+        )
     places = sorted(values, key=lambda place: (place.attempt, place.step))
     rows = tuple(Row(place=place, values=values[place], facts={}) for place in places)
     signals = {name: signal for signal, name in tally.names.items() if signal not in NEVER_SPARSE}
@@ -91,15 +96,6 @@ def not_judged(state: JudgeState, catalogue: Catalogue) -> Iterator[str]:
         sources = {source for name in names for source in remembered_as(name)}
         if names and sources.isdisjoint(state.signals) and names.isdisjoint(state.nonfinite):
             yield finding.id
-
-
-def _nothing_known(tally: LogTally) -> str:
-    found = ", ".join(islice((*tally.unknown, *tally.left_out), SHOWN_NAMES))
-    example = next(iter((*tally.unknown, *tally.left_out)), "my_reward")
-    return (
-        f"has no metric with a known name; it has: {found or 'no metrics'}. "
-        f"Say what one means, such as --map '{example}=reward_mean'. {known_names()}"
-    )
 
 
 def known_names() -> str:

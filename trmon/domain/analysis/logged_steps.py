@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import Enum
@@ -142,7 +142,7 @@ def survey_log(items: LogItems, *, source: str, mapped: Mapping[str, str] | None
             steps = max(steps, counted)
         else:
             updates = max(updates, counted)
-        if not is_summary(row.values) and progress.add(counted, _logged(metrics)) is _Order.BACK:
+        if not is_summary(row.values) and progress.goes_back(counted, _logged(metrics)):
             back.append(row.line)
             newest = -1
         is_in_order = is_in_order and counted >= newest
@@ -198,7 +198,7 @@ class LogTally:
         for signal, name in item.metrics.names.items():
             self.names.setdefault(signal, name)
         for ignored in item.metrics.ignored:
-            if ignored.name in self._durations:
+            if ignored.name in (self.survey.table.step_seconds if self.survey.table else ()):
                 continue
             if ignored.name not in item.metrics.others:
                 self.left_out.setdefault(ignored.name, "not a number")
@@ -206,11 +206,6 @@ class LogTally:
                 self.unknown.setdefault(ignored.name)
             else:
                 self.left_out.setdefault(ignored.name, ignored.why)
-
-    @property
-    def _durations(self) -> tuple[str, ...]:
-        """The names of the durations of steps, which are read and are no signals."""
-        return self.survey.table.step_seconds if self.survey.table else ()
 
     @property
     def n_attempts(self) -> int:
@@ -233,13 +228,6 @@ def updates_per_step(last_update: int, *, last_step: int) -> int:
     return max(1, round((last_update + 1) / (last_step + 1))) if last_step >= 0 else 1
 
 
-class _Order(Enum):
-    """How the step of a row follows the rows before it."""
-
-    AHEAD = "ahead"
-    BACK = "back"
-
-
 @dataclass(slots=True)
 class _Progress:
     """The newest step of each metric since the trainer last went back.
@@ -253,16 +241,14 @@ class _Progress:
         """Whether one of the names was logged at this step before; ask before the row is added."""
         return any(self.newest.get(name) == step for name in names)
 
-    def add(self, step: int, names: Iterable[str]) -> _Order:
-        """Add a row; return BACK if all its known metrics were logged at later steps."""
-        names = list(names)
+    def goes_back(self, step: int, names: Sequence[str]) -> bool:
+        """Add a row, and return whether all its known metrics were logged at later steps."""
         known = [self.newest[name] for name in names if name in self.newest]
-        order = _Order.AHEAD
-        if known and min(known) > step:
+        is_back = bool(known) and min(known) > step
+        if is_back:
             self.newest.clear()
-            order = _Order.BACK
         self.newest.update((name, max(step, self.newest.get(name, step))) for name in names)
-        return order
+        return is_back
 
 
 @dataclass(slots=True)
@@ -326,11 +312,10 @@ class _StepReader:
             metrics = replace(metrics, signals=signals, names=evaluated, nonfinite=(), ignored=())
         else:
             replaces = self.progress.repeats(step, metrics.signals)
-            order = self.progress.add(step, _logged(metrics))
-            if order is _Order.BACK:
+            if self.progress.goes_back(step, _logged(metrics)):
                 self.attempt += 1
                 yield LogDefect(row.line, f"goes back to step {step}; read as another attempt", is_note=True)
-        scalars = {name: value for name, value in _scalars(metrics).items() if _is_name(name)}
+        scalars = {name: value for name, value in {**metrics.others, **metrics.signals}.items() if _is_name(name)}
         if scalars:
             if logged_at:
                 scalars[TIME] = logged_at
@@ -361,7 +346,7 @@ class _StepReader:
         """Yield what cannot be kept as it is written; texts are notes, each name once, where it is first."""
         for name, value in row.values.items():
             number = number_of(value)
-            if number is not None and isinstance(value, str) and math.isinf(number) and _has_digits(value):
+            if number is not None and isinstance(value, str) and math.isinf(number) and any(map(str.isdigit, value)):
                 yield LogDefect(row.line, f"{name}: {_shown(value)} is too large for a float64; kept as {number}")
         for item in metrics.ignored:
             if item.name in metrics.others or item.name in self.named:
@@ -385,10 +370,6 @@ def _translated(
     return translate(given, table=table, mapped=mapped)
 
 
-def _scalars(metrics: Translation) -> dict[str, float]:
-    return {**metrics.others, **metrics.signals}
-
-
 def _logged(metrics: Translation) -> list[str]:
     """Return the names of a row by which its order is known."""
     return [name for name in (*metrics.signals, *metrics.others) if name not in RUNNING_TOTALS]
@@ -396,10 +377,6 @@ def _logged(metrics: Translation) -> list[str]:
 
 def _is_name(name: str) -> bool:
     return 0 < len(name) <= MAX_NAME_LENGTH and name.isprintable()
-
-
-def _has_digits(text: str) -> bool:
-    return any(map(str.isdigit, text))
 
 
 def _shown(value: Any) -> str:

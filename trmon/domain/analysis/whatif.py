@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from itertools import accumulate
+from typing import Self
 
 import numpy as np
 
@@ -19,7 +20,17 @@ from trmon_client.core.policies.token_whatif import affected_fractions
 
 
 @dataclass(slots=True)
-class WeightTotal:
+class _Sum:
+    """Numbers that add up over parts."""
+
+    def merge(self, other: Self) -> None:
+        """Add those of another part."""
+        for number in fields(self):
+            setattr(self, number.name, getattr(self, number.name) + getattr(other, number.name))
+
+
+@dataclass(slots=True)
+class WeightTotal(_Sum):
     """The number of sequences, the sum of their weights w, and that of w^2."""
 
     n: int = 0
@@ -32,12 +43,6 @@ class WeightTotal:
         self.sum += float(weights.sum())
         self.sum_sq += float(weights @ weights)
 
-    def merge(self, other: WeightTotal) -> None:
-        """Add those of another total."""
-        self.n += other.n
-        self.sum += other.sum
-        self.sum_sq += other.sum_sq
-
     @property
     def mean(self) -> float:
         """The mean weight: the accepted share if weights are 0 and 1; NaN without sequences."""
@@ -45,10 +50,7 @@ class WeightTotal:
 
     @property
     def effective_share(self) -> float:
-        """(sum w)^2/(N sum w^2): the accepted share if weights are 0 and 1, and 0 if all are 0; NaN without sequences.
-
-        Source: Kong (1992).
-        """
+        """(sum w)^2/(N sum w^2), the accepted share under weights 0 and 1; NaN without any. Source: Kong (1992)."""
         if not self.n:
             return math.nan
         return self.sum * self.sum / (self.n * self.sum_sq) if self.sum_sq else 0.0
@@ -60,7 +62,7 @@ LENGTH_DIGITS = 3
 
 
 @dataclass(slots=True)
-class RejectedShare:
+class RejectedShare(_Sum):
     """The number of sequences, or of turns, and how many of them are rejected."""
 
     n: int = 0
@@ -71,11 +73,6 @@ class RejectedShare:
         self.n += len(rejected)
         self.rejected += int(np.count_nonzero(rejected))
 
-    def merge(self, other: RejectedShare) -> None:
-        """Add those of another share."""
-        self.n += other.n
-        self.rejected += other.rejected
-
     @property
     def mask_rate(self) -> float:
         """rejected/n; NaN without sequences."""
@@ -83,20 +80,13 @@ class RejectedShare:
 
 
 @dataclass(slots=True)
-class MaskedTokenShare:
+class MaskedTokenShare(_Sum):
     """The number of valid tokens, and how many of them a token rule would mask or truncate, from histograms."""
 
     n: float = 0.0
     at_least: float = 0.0
     estimate: float = 0.0
     at_most: float = 0.0
-
-    def merge(self, other: MaskedTokenShare) -> None:
-        """Add those of another share."""
-        self.n += other.n
-        self.at_least += other.at_least
-        self.estimate += other.estimate
-        self.at_most += other.at_most
 
     def of(self, tokens: float) -> float:
         """Return a number of tokens as a fraction of all; NaN without tokens."""
@@ -163,7 +153,13 @@ class WhatIfEffect:
         """Add one report. Args: accepted: [B] bool, the decision at that time."""
         try:
             decision = decide(columns, self.policy)
-            self._add_tokens(columns)
+            n = float(columns["n_tokens"].sum())
+            for rule, found in affected_fractions(columns, self.policy).items() if n else ():
+                share = self.tokens.setdefault(rule, MaskedTokenShare())
+                share.n += n
+                share.at_least += n * found.at_least
+                share.estimate += n * found.estimate
+                share.at_most += n * found.at_most
         except PolicyError as error:
             self.undecided[str(error)] += 1
             return
@@ -180,7 +176,10 @@ class WhatIfEffect:
         self.reasons.update({name: n for name, n in decision.counts().items() if name not in ("accepted", "empty")})
         if decision.turns is not None:
             self.turns.add(~decision.turns.accepted[decision.turns.turns.n_tokens > 0])
-        self._add_lengths(columns["n_tokens"][counts], rejected)
+        lengths = columns["n_tokens"][counts]
+        for length in np.unique(lengths):
+            rounded = int(float(f"{int(length):.{LENGTH_DIGITS}g}"))
+            self._lengths.setdefault(rounded, RejectedShare()).add(rejected[lengths == length])
         if "advantage" in columns:
             advantage = columns["advantage"][counts]
             self.positive.add(rejected[advantage > 0])
@@ -211,20 +210,6 @@ class WhatIfEffect:
             middle = n_through - self._lengths[length].n / 2
             groups.setdefault(int(QUARTERS * middle / self.total.n), []).append(length)
         return tuple(LengthQuartile(group[0], group[-1], self._share_of(group)) for group in groups.values())
-
-    def _add_tokens(self, columns: Columns) -> None:
-        n = float(columns["n_tokens"].sum())
-        for rule, found in affected_fractions(columns, self.policy).items() if n else ():
-            share = self.tokens.setdefault(rule, MaskedTokenShare())
-            share.n += n
-            share.at_least += n * found.at_least
-            share.estimate += n * found.estimate
-            share.at_most += n * found.at_most
-
-    def _add_lengths(self, lengths: Array, rejected: Array) -> None:
-        for length in np.unique(lengths):
-            rounded = int(float(f"{int(length):.{LENGTH_DIGITS}g}"))
-            self._lengths.setdefault(rounded, RejectedShare()).add(rejected[lengths == length])
 
     def _share_of(self, lengths: list[int]) -> RejectedShare:
         parts = [self._lengths[length] for length in lengths]

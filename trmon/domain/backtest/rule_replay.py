@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import msgspec
 from msgspec import structs
 
-from trmon.domain.alerts.alert import Alert, AlertEvent, AlertState
+from trmon.domain.alerts.alert import AlertState
 from trmon.domain.alerts.transitions import Transition
 from trmon.domain.batches.batch import QUARANTINED_PARTS, BatchRow
 from trmon.domain.collapse_risk.risk_model import RiskModel
@@ -90,10 +89,7 @@ class RuleSetOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RuleReplay:
-    """Judges one run by a rule set, row by row, in the order of the rows' ordinals.
-
-    While rows come the run is a running one, as it was when they were written.
-    """
+    """Judges one run, as a running one, by a rule set, row by row, in the order of the rows' ordinals."""
 
     def __init__(self, rules: RuleSet, run: Run, *, model: RiskModel | None = None) -> None:
         """Args: model: predicts the risk of a collapse in place of the shipped model."""
@@ -141,14 +137,8 @@ class RuleReplay:
 
     def outcome(self, name: str, *, onset: int | None) -> RuleSetOutcome:
         """Return what the rule set of this name raised. Args: onset: the step of the run's collapse, if it has one."""
-        return self._raised.outcome(name, onset=onset, gaps=tuple(self._gaps()))
-
-    def _gaps(self) -> Iterator[RuleGap]:
-        """Yield the rules and findings that the rows could not decide, in their order."""
-        for rule in self._rules.rules:
-            needs = self._needs(rule)
-            if needs:
-                yield RuleGap(rule=rule.name, needs=needs)
+        gaps = tuple(RuleGap(rule=rule.name, needs=needs) for rule in self._rules.rules if (needs := self._needs(rule)))
+        return self._raised.outcome(name, onset=onset, gaps=gaps)
 
     def _needs(self, rule: Rule) -> tuple[str, ...]:
         if isinstance(rule.when, FindingStands):
@@ -181,7 +171,19 @@ class _RaisedAlerts:
             alert, event = transition.alert, transition.event
             if alert is not None and event is not None and event.state is AlertState.FIRING:
                 is_sent = bool(transition_deliveries(transition, context))
-                self._add(self._alert_of(alert, event, transition, row=row, is_sent=is_sent))
+                raised = BacktestAlert(
+                    rule=alert.rule,
+                    severity=alert.severity,
+                    reason=transition.reason.name.lower(),
+                    step=row.key.step,
+                    since=alert.since_step,
+                    at=row.closed_at,
+                    is_sent=is_sent,
+                    is_alarm=is_sent and alert.rule not in self._about_arrival,
+                    summary=event.summary,
+                    cause=alert.labels.get(CAUSE_LABEL, "") if alert.is_incident else "",
+                )
+                self._add(raised)
 
     def outcome(self, name: str, *, onset: int | None, gaps: tuple[RuleGap, ...]) -> RuleSetOutcome:
         """Return what was raised, with the lead of each listed alert to a collapse."""
@@ -211,19 +213,3 @@ class _RaisedAlerts:
                 self._first_page = alert.step if self._first_page is None else self._first_page
         if len(self._alerts) < MAX_ALERTS:
             self._alerts.append(alert)
-
-    def _alert_of(
-        self, alert: Alert, event: AlertEvent, transition: Transition, *, row: BatchRow, is_sent: bool
-    ) -> BacktestAlert:
-        return BacktestAlert(
-            rule=alert.rule,
-            severity=alert.severity,
-            reason=transition.reason.name.lower(),
-            step=row.key.step,
-            since=alert.since_step,
-            at=row.closed_at,
-            is_sent=is_sent,
-            is_alarm=is_sent and alert.rule not in self._about_arrival,
-            summary=event.summary,
-            cause=alert.labels.get(CAUSE_LABEL, "") if alert.is_incident else "",
-        )

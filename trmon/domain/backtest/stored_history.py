@@ -16,10 +16,7 @@ from trmon_client.core.policies.policy import Policy
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredHistory:
-    """A stored run. `rows` reads its rows in the order of their ordinals, a page in memory at a time.
-
-    `apply_policy` returns what a policy would have masked of the stored sequences.
-    """
+    """A stored run: `rows` reads it in order by pages, `apply_policy` returns what a policy would have masked."""
 
     run: Run
     rows: Callable[[], Iterator[BatchRow]]
@@ -32,10 +29,7 @@ class StoredHistory:
 
 
 class PolicyMaskRate(msgspec.Struct, frozen=True, kw_only=True):
-    """The fraction of the stored sequences that a policy rejects, and the fraction that was rejected at the time.
-
-    Both are NaN if it was skipped, and `skipped` says why.
-    """
+    """The share of the stored sequences that a policy rejects, and that was rejected then; NaN if skipped."""
 
     policy: str
     n_sequences: int = 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from statistics import median
 
@@ -105,23 +104,20 @@ class BacktestSum:
             self._rule_sets.setdefault(outcome.rules, _RuleSetSum()).add(outcome, run)
             self._gaps.update((outcome.rules, gap) for gap in outcome.gaps)
         if len(run.outcomes) > 1:
-            self._add_differences(run.outcomes[0].first_steps, run.outcomes[1].first_steps)
+            first, second = (outcome.first_steps for outcome in run.outcomes[:2])
+            for rule in first.keys() | second.keys():
+                difference = self._differences.setdefault(rule, _RuleCounts())
+                step, other = first.get(rule), second.get(rule)
+                difference.n_only_against += step is None
+                difference.n_only += other is None
+                if step is not None and other is not None:
+                    difference.earlier.append(other - step)
         for policy in run.policies:
             counts = self._policies.setdefault(policy.policy, _PolicySum())
             counts.n_runs += not policy.skipped
             counts.n_skipped += bool(policy.skipped)
             counts.n_sequences += policy.n_sequences
             counts.n_masked += policy.n_sequences * policy.mask_rate if policy.n_sequences else 0.0
-
-    def _add_differences(self, steps: Mapping[str, int], against: Mapping[str, int]) -> None:
-        """Add the first steps of each rule in the first rule set and in the one that it is compared with."""
-        for rule in steps.keys() | against.keys():
-            counts = self._differences.setdefault(rule, _RuleCounts())
-            step, other = steps.get(rule), against.get(rule)
-            counts.n_only_against += step is None
-            counts.n_only += other is None
-            if step is not None and other is not None:
-                counts.earlier.append(other - step)
 
     def totals(self) -> BacktestTotals:
         """Return the totals of the runs so far."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
@@ -172,7 +172,11 @@ class Assembly:
             key = BatchKey(attempt_id, stated.step, stated.update)
             self._counts.setdefault(key, {})[rank] = stated.chunks
             if key in self._closed:
-                self._confirm(key, rank, stated.chunks)
+                batch = self._closed[key]
+                batch.counts[rank] = stated.chunks
+                if batch.is_unconfirmed and batch.counts.keys() >= batch.arrived.keys():
+                    batch.is_unconfirmed = False
+                    self._confirmed[key] = all(batch.counts[rank] <= n for rank, n in batch.arrived.items())
 
     def take_confirmed(self) -> dict[BatchKey, bool]:
         """Return the batches that closed before their ranks had stated all counts, and do now: whether complete."""
@@ -209,8 +213,12 @@ class Assembly:
                 continue
             closed.append(self._close(batch))
             del self.batches[key]
-        for done in closed:
-            self._forget(done.key)
+        for done in closed:  # Nothing reads the counts of closed batches any more.
+            self._counts = {
+                key: counts
+                for key, counts in self._counts.items()
+                if key.attempt_id != done.key.attempt_id or key.order > done.key.order or key in self.batches
+            }
         return closed
 
     def grace_ends(self, *, grace_seconds: float, watching_since: float) -> float | None:
@@ -229,7 +237,13 @@ class Assembly:
         key = found[0].key.batch
         known = self._closed.get(key)
         counts = {**self._counts.get(key, {}), **(known.counts if known else {})}
-        return self._close(_open_batch(found, counts=counts))
+        batch = OpenBatch(found[0].key.batch, counts=dict(counts))
+        for report in found:
+            batch.add(report)
+            for stated in report.report.finished if isinstance(report, StoredReport) else ():
+                if (stated.step, stated.update) == (batch.key.step, batch.key.update):
+                    batch.counts[report.key.rank] = stated.chunks
+        return self._close(batch)
 
     def _close(self, batch: OpenBatch) -> ClosedBatch:
         done = batch.close()
@@ -239,40 +253,12 @@ class Assembly:
             del self._closed[next(iter(self._closed))]
         return done
 
-    def _confirm(self, key: BatchKey, rank: int, count: int) -> None:
-        batch = self._closed[key]
-        batch.counts[rank] = count
-        if batch.is_unconfirmed and batch.counts.keys() >= batch.arrived.keys():
-            batch.is_unconfirmed = False
-            self._confirmed[key] = all(batch.counts[rank] <= n for rank, n in batch.arrived.items())
-
     def _is_final(self, batch: OpenBatch) -> bool:
         attempt_id = batch.key.attempt_id
         return all(
             (attempt_id, rank) in self._ended_ranks or batch.completeness_of(rank) is Completeness.COMPLETE
             for rank in range(batch.world_size)
         )
-
-    def _forget(self, key: BatchKey) -> None:
-        """Delete the chunk counts of this batch and of earlier ones of its attempt, which nothing reads any more."""
-        stale = [
-            other
-            for other in self._counts
-            if other.attempt_id == key.attempt_id and other.order <= key.order and other not in self.batches
-        ]
-        for other in stale:
-            del self._counts[other]
-
-
-def _open_batch(reports: list[AnyReport], *, counts: Mapping[int, int]) -> OpenBatch:
-    """Return a batch with its reports, the given counts, and those that its own reports state."""
-    batch = OpenBatch(reports[0].key.batch, counts=dict(counts))
-    for report in reports:
-        batch.add(report)
-        for stated in report.report.finished if isinstance(report, StoredReport) else ():
-            if (stated.step, stated.update) == (batch.key.step, batch.key.update):
-                batch.counts[report.key.rank] = stated.chunks
-    return batch
 
 
 _RANK = {completeness: rank for rank, completeness in enumerate(Completeness)}
@@ -294,18 +280,14 @@ def merge_columns(parts: Sequence[Columns]) -> Columns:
     """
     if len({part.pairs for part in parts}) == 1:
         return Columns.merge(*parts)
-    pair = _primary_of_most(parts)
+    n_by_pair: Counter[Pair | None] = Counter()
+    for part in parts:
+        n_by_pair[part.primary] += part.n_sequences
+    pair = n_by_pair.most_common(1)[0][0]
     if pair is None:
         return Columns.merge(*parts)
     like = next(part for part in parts if pair in part.pairs)
     return Columns.merge(*(part if pair in part.pairs else _as_invalid(part, like=like) for part in parts))
-
-
-def _primary_of_most(parts: Sequence[Columns]) -> Pair | None:
-    n_by_pair: Counter[Pair | None] = Counter()
-    for part in parts:
-        n_by_pair[part.primary] += part.n_sequences
-    return n_by_pair.most_common(1)[0][0]
 
 
 def _as_invalid(part: Columns, *, like: Columns) -> Columns:
@@ -316,7 +298,11 @@ def _as_invalid(part: Columns, *, like: Columns) -> Columns:
     }
     labels = {name: part[name] for name in part if name in _LABEL_NAMES}
     counted = {"n_invalid": part["n_invalid"] + part["n_tokens"]}
-    turns = None if part.turns is None or like.turns is None else _as_invalid_turns(part.turns, like=like.turns)
+    turns = None
+    if part.turns is not None and like.turns is not None:
+        specs, n_turns = [TURN_COLUMNS[name] for name in like.turns.by_name], len(part.turns.n_tokens)
+        of_turns = {spec.name: np.full(n_turns, spec.identity, spec.dtype) for spec in specs}
+        turns = TurnColumns(part.turns.n_turns, of_turns)
     nothing = np.zeros(N_BINS, np.int64)
     return replace(
         part,
@@ -326,9 +312,3 @@ def _as_invalid(part: Columns, *, like: Columns) -> Columns:
         kl_pair=like.kl_pair,
         turns=turns,
     )
-
-
-def _as_invalid_turns(turns: TurnColumns, *, like: TurnColumns) -> TurnColumns:
-    specs = [TURN_COLUMNS[name] for name in like.by_name]
-    reduced = {spec.name: np.full(len(turns.n_tokens), spec.identity, spec.dtype) for spec in specs}
-    return TurnColumns(turns.n_turns, reduced)

@@ -44,7 +44,6 @@ def quarantined(part: QuarantinePart, place: str, error: Exception | str) -> Qua
 
 
 QUARANTINED_PARTS = "quarantined_parts"
-"""The signal that counts the quarantined parts of a batch."""
 
 
 class PolicyRole(Enum):

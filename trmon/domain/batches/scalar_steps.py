@@ -118,7 +118,10 @@ class ScalarSteps:
             newest = self.pending.newest_steps(attempt_id)
             for step in steps:
                 notices = self.pending.notices(attempt_id, step)
-                has_passed = self._has_passed(attempt_id, step, notices=notices, newest=newest)
+                ranks = {notice.message.rank for notice in notices}
+                has_passed = self.has_ended or all(
+                    newest[rank] > step or self.is_rank_ended(attempt_id, rank) for rank in ranks
+                )
                 is_due = has_passed or attempt_id < last_attempt
                 if not is_due and self._waits_until(attempt_id, step, newest=newest) > now:
                     break
@@ -142,12 +145,6 @@ class ScalarSteps:
             new = [step for step in steps if folded is None or BatchKey(attempt_id, step, None).order > folded.order]
             if new:
                 yield attempt_id, new
-
-    def _has_passed(
-        self, attempt_id: int, step: int, *, notices: Collection[StoredNotice], newest: Mapping[int, int]
-    ) -> bool:
-        ranks = {notice.message.rank for notice in notices}
-        return self.has_ended or all(newest[rank] > step or self.is_rank_ended(attempt_id, rank) for rank in ranks)
 
     def _waits_until(self, attempt_id: int, step: int, *, newest: Mapping[int, int]) -> float:
         folded = self.folded

@@ -18,12 +18,10 @@ from trmon.domain.signals.history import Array, History
 from trmon_client.core.policies.policy import Policy
 
 HEALTHY = builtin_catalogue().ranges
-"""The healthy ranges of signals."""
 CHECKED_STEPS = 20
 """The agreement at equal weights is the median of so many steps."""
 AGREEMENT = ("mismatch_prob_pearson", "mismatch_kl_k1")
 KIND_SIGNALS = (*AGREEMENT, "version_span_max", "version_lag_max", "engine_lag", "router_flip_rate")
-"""The signals that show a kind."""
 TOP_P_OPTIONS = ("actor_rollout_ref.rollout.top_p", "sampling.top_p", "top_p")
 TOP_K_OPTIONS = ("actor_rollout_ref.rollout.top_k", "sampling.top_k", "top_k")
 
@@ -154,14 +152,16 @@ UNMEASURED = (
         why="no column shows it; log-probs must be of the model that verified the draft",
     ),
 )
-"""The kinds that nothing a trainer sends can show."""
 
 
 def _engine_mismatch(given: PipelineInput) -> OffPolicyKind:
-    """Return whether the engines disagree at the same weights."""
     if math.isnan(given.value("mismatch_kl_k1")):
         return _unknown("engine mismatch", "needs rollout_logprobs and old_logprobs")
-    usual = _agreement_at_lag_0(given)
+    lag, usual = given.engine_lags, dict[str, float]()
+    for name in AGREEMENT:
+        values = given.history.find(name)[1]
+        known = values[~np.isnan(values) & ~(lag > 0)][-CHECKED_STEPS:]
+        usual[name] = float(np.median(known)) if len(known) else math.nan
     if math.isnan(usual["mismatch_kl_k1"]):
         return _unknown(
             "engine mismatch", "old_logprobs were always of newer weights, so that the pair holds staleness"
@@ -176,16 +176,6 @@ def _engine_mismatch(given: PipelineInput) -> OffPolicyKind:
         why=limits if found is None else f"{found.title} stands since step {found.since.step}",
         shown_by=tuple(ShownBy(name=name, value=f"{usual[name]:.4g}") for name in usual if not math.isnan(usual[name])),
     )
-
-
-def _agreement_at_lag_0(given: PipelineInput) -> dict[str, float]:
-    """Return medians of the newest steps in which both sides of the pair had the same weights, NaN without any."""
-    lag, usual = given.engine_lags, {}
-    for name in AGREEMENT:
-        values = given.history.find(name)[1]
-        known = values[~np.isnan(values) & ~(lag > 0)][-CHECKED_STEPS:]
-        usual[name] = float(np.median(known)) if len(known) else math.nan
-    return usual
 
 
 def _unknown(name: str, why: str) -> OffPolicyKind:
@@ -206,11 +196,10 @@ def _of_largest(given: PipelineInput, name: str, signal: str, *, why: str, absen
 
 def _reuse(updates_per_step: float) -> OffPolicyKind:
     shown_by = (ShownBy(name="updates on a rollout", value=f"{updates_per_step:g}"),)
+    presence, why = Presence.ABSENT, "one update on each rollout, unless updates are not reported"
     if updates_per_step > 1:
-        why = "later updates train on a rollout that earlier ones made stale"
-        return OffPolicyKind(name="reuse of rollouts", presence=Presence.PRESENT, why=why, shown_by=shown_by)
-    why = "one update on each rollout, unless updates are not reported"
-    return OffPolicyKind(name="reuse of rollouts", presence=Presence.ABSENT, why=why, shown_by=shown_by)
+        presence, why = Presence.PRESENT, "later updates train on a rollout that earlier ones made stale"
+    return OffPolicyKind(name="reuse of rollouts", presence=presence, why=why, shown_by=shown_by)
 
 
 def _missing_old(given: PipelineInput) -> OffPolicyKind:

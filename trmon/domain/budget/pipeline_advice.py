@@ -169,7 +169,6 @@ ANTI_PATTERNS = (
     ("a length surge debugged as a reward problem before the learning rate", _surge_before_rate),
     ("the largest probability difference averaged away", _averaged_difference),
 )
-"""Their names, and what judges each."""
 
 
 def anti_patterns(given: PipelineInput) -> tuple[AntiPattern, ...]:
@@ -203,7 +202,6 @@ METHODS = {
         "it in the loss, and judge its mismatch against the run's own start.",
     ),
 }
-"""The title of each kind of pipeline, and its method."""
 KL_LIMIT, CHI2_LIMIT = HEALTHY["kl_k1"].most, HEALTHY["chi2_token"].most
 NO_CORRECTION = (
     f"Below kl {KL_LIMIT:g} and chi2_token {CHI2_LIMIT:g} no correction may be needed: in the first few hundred steps, "
@@ -253,7 +251,6 @@ def pipeline_advice(given: PipelineInput, off_policy: Sequence[OffPolicyKind]) -
 
 
 def _correction(given: PipelineInput) -> str | None:
-    """Return whether the drift asks for a correction; None where it was not measured. A finding comes first."""
     lead = None if given.judgement is None else given.judgement.lead
     if lead is not None:
         return f"{lead.title[:1].upper()}{lead.title[1:]} since step {lead.since.step}: its remedy comes first."

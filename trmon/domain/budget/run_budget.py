@@ -87,7 +87,6 @@ def fitted_radii(config: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _radius_over_drift(radius: float, drift: float) -> float:
-    """Return radius/drift; infinite where nothing drifts."""
     if math.isnan(radius) or math.isnan(drift):
         return math.nan
     return math.inf if drift == 0 else radius / drift
@@ -157,10 +156,7 @@ class BudgetItem:
 
 
 def mismatch_budget(signals: Mapping[str, float]) -> tuple[BudgetItem, ...]:
-    """Return the three limits besides the signals of a step.
-
-    Source: [DRIFT] problem 4, a conjecture; formulas, section 11.
-    """
+    """Return the three limits besides the signals. Source: [DRIFT] problem 4, a conjecture; formulas, section 11."""
     return (_token_tv(signals), _chi2_seq(signals), _router_flips(signals))
 
 
@@ -245,10 +241,7 @@ class PolicySplit:
 
 
 def policy_split(signals: Mapping[str, float], *, is_replayed: bool) -> PolicySplit:
-    """Return the split of a step's signals.
-
-    Source: [3P] theorem 2; formulas, sections 7 and 11.
-    """
+    """Return the split of a step's signals. Source: [3P] theorem 2; formulas, sections 7 and 11."""
     alphas = AlphaSplit.of_signals(signals)
     names = ("staleness_tv_is", "mismatch_tv", "tv_max", "tv_mean")
     mean_staleness, mean_mismatch, exact_max, exact_mean = (signals.get(name, math.nan) for name in names)
@@ -284,7 +277,6 @@ BUDGET_SIGNALS = tuple(
         )
     )
 )
-"""What the report reads."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -326,7 +318,16 @@ def run_budget(
     known = {name: value for name, value in newest.items() if not math.isnan(value)}
     given = PipelineInput(history=history, config=config, policy=policy, judgement=judgement)
     kinds = off_policy_kinds(given, updates_per_step=updates_per_step)
-    law = _law(history, config, known, updates_per_step=updates_per_step)
+    radii = fitted_radii(config)
+    lags = history.find("version_lag_max")[1]
+    sent = next((known[name] for name in LR_NAMES if name in known), None)
+    law = lag_law(
+        lag=float(np.nanmax(lags)) if np.isfinite(lags).any() else math.nan,
+        horizon=_horizon(history, config, updates_per_step=updates_per_step),
+        lr=sent if sent is not None else _first_number(config, LR_OPTIONS),
+        ess_seq=history.newest("ess_seq", rows=ESS_ROWS)[1],
+        **{**radii, "update_norm": known.get("update_norm", radii["update_norm"])},
+    )
     return RunBudget(
         step=int(history.steps[-1]),
         steps=len(history),
@@ -339,23 +340,6 @@ def run_budget(
         minorizer_vacuous=known.get("minorizer_vacuous", math.nan),
         pipeline=pipeline_advice(given, kinds),
     )
-
-
-def _law(history: History, config: Mapping[str, Any], known: Mapping[str, float], *, updates_per_step: float) -> LagLaw:
-    radii = fitted_radii(config)
-    lags = history.find("version_lag_max")[1]
-    return lag_law(
-        lag=float(np.nanmax(lags)) if np.isfinite(lags).any() else math.nan,
-        horizon=_horizon(history, config, updates_per_step=updates_per_step),
-        lr=_learning_rate(config, known),
-        ess_seq=history.newest("ess_seq", rows=ESS_ROWS)[1],
-        **{**radii, "update_norm": known.get("update_norm", radii["update_norm"])},
-    )
-
-
-def _learning_rate(config: Mapping[str, Any], known: Mapping[str, float]) -> float:
-    sent = next((known[name] for name in LR_NAMES if name in known), None)
-    return sent if sent is not None else _first_number(config, LR_OPTIONS)
 
 
 def _horizon(history: History, config: Mapping[str, Any], *, updates_per_step: float) -> float:

@@ -238,7 +238,6 @@ def _ess_seq(row: BatchRow) -> float:
 
 
 STOP_OPTION = "stop_on_collapse"
-"""The key of a run's configuration that opts in."""
 STOPPING_FINDINGS = frozenset({COLLAPSE, "not_a_number"})
 """The findings that stop: each is the collapse itself. A stop on findings of drift would have ended 13 of 98 runs that
 did not collapse; formulas, section 10."""

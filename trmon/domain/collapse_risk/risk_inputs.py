@@ -38,7 +38,6 @@ COARSE_BITS, FINE_BITS = 8, 16
 
 
 Numbers = Mapping[str, float]
-"""The signals and scalars of a step by name."""
 Values = npt.NDArray[np.float64]
 
 
@@ -163,7 +162,6 @@ BASELINE_STEPS = 30
 SETTLING_STEPS = 10
 """Values after which extremes and the spread are taken, since the averages begin with a single value."""
 FAST_STEPS, MIDDLE_STEPS, SLOW_STEPS = 10, 20, 50
-"""Steps of the moving averages."""
 AVERAGE_WEIGHTS = np.array([[2 / (steps + 1)] for steps in (FAST_STEPS, MIDDLE_STEPS, SLOW_STEPS)])
 SPREAD_WEIGHT = 2 / (MIDDLE_STEPS + 1)
 JUMP_MEMORY = 0.95

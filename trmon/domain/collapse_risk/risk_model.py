@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from importlib.resources import files
@@ -67,17 +67,6 @@ class ModelFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     trees: tuple[Tree, ...]
 
 
-def decode_model_file(encoded: bytes) -> ModelFile:
-    """Return a file that can be evaluated. Errors: InvalidInput naming what is wrong with it."""
-    try:
-        file = msgspec.json.decode(encoded, type=ModelFile)
-    except msgspec.MsgspecError as error:
-        raise InvalidInput("model", f"is not a model of collapse: {error}") from error
-    for problem in _problems(file):
-        raise InvalidInput("model", problem)
-    return file
-
-
 def _problems(file: ModelFile) -> Iterator[str]:
     if file.format != FORMAT:
         yield f"has format {file.format}; this version reads {FORMAT}"
@@ -137,33 +126,6 @@ class ForestNodes:
         for _ in range(self.depth):
             node = np.take_along_axis(onwards, node, axis=-1)
         return node
-
-
-def forest_nodes(trees: Sequence[Tree], *, input_of: Places) -> ForestNodes:
-    """Return the nodes of trees. Args: input_of [features]: the input of each feature."""
-    roots, children, added, depth = list[int](), list[tuple[int, int]](), list[Values](), 0
-    is_split = np.array([left != 0 for tree in trees for left in tree.left])
-    for tree in trees:
-        first = len(children)
-        roots.append(first)
-        of_tree, deepest = _paths(tree, input_of=input_of)
-        added.append(of_tree)
-        depth = max(depth, deepest)
-        for node, (left, right) in enumerate(zip(tree.left, tree.right, strict=True)):
-            children.append((first + (left or node), first + (right or node)))
-    order = np.argsort(~is_split, kind="stable")
-    number_of = np.argsort(order)
-    if_at_most, if_above = number_of[np.array(children, np.intp)[is_split].T]
-    return ForestNodes(
-        roots=number_of[roots],
-        feature=np.array([feature for tree in trees for feature in tree.feature], np.intp)[is_split],
-        threshold=np.array([threshold for tree in trees for threshold in tree.threshold])[is_split],
-        if_at_most=if_at_most,
-        if_above=if_above,
-        leaf_nodes=np.arange(int(is_split.sum()), len(order)),
-        added=np.concatenate(added)[order],
-        depth=depth,
-    )
 
 
 def _paths(tree: Tree, *, input_of: Places) -> tuple[Values, int]:
@@ -246,12 +208,40 @@ class RiskModel:
 
     @cached_property
     def _nodes(self) -> ForestNodes:
-        return forest_nodes(self.file.trees, input_of=self._inputs)
+        roots, children, added, depth = list[int](), list[tuple[int, int]](), list[Values](), 0
+        is_split = np.array([left != 0 for tree in self.file.trees for left in tree.left])
+        for tree in self.file.trees:
+            first = len(children)
+            roots.append(first)
+            of_tree, deepest = _paths(tree, input_of=self._inputs)
+            added.append(of_tree)
+            depth = max(depth, deepest)
+            for node, (left, right) in enumerate(zip(tree.left, tree.right, strict=True)):
+                children.append((first + (left or node), first + (right or node)))
+        order = np.argsort(~is_split, kind="stable")
+        number_of = np.argsort(order)
+        if_at_most, if_above = number_of[np.array(children, np.intp)[is_split].T]
+        return ForestNodes(
+            roots=number_of[roots],
+            feature=np.array([feature for tree in self.file.trees for feature in tree.feature], np.intp)[is_split],
+            threshold=np.array([threshold for tree in self.file.trees for threshold in tree.threshold])[is_split],
+            if_at_most=if_at_most,
+            if_above=if_above,
+            leaf_nodes=np.arange(int(is_split.sum()), len(order)),
+            added=np.concatenate(added)[order],
+            depth=depth,
+        )
 
 
 def decode_model(encoded: bytes) -> RiskModel:
     """Return the model in a file. Errors: InvalidInput naming what is wrong with it."""
-    return RiskModel(decode_model_file(encoded))
+    try:
+        file = msgspec.json.decode(encoded, type=ModelFile)
+    except msgspec.MsgspecError as error:
+        raise InvalidInput("model", f"is not a model of collapse: {error}") from error
+    for problem in _problems(file):
+        raise InvalidInput("model", problem)
+    return RiskModel(file)
 
 
 @lru_cache(maxsize=1)

@@ -20,15 +20,11 @@ DRIVER_PREFIX = "collapse_risk:"
 
 DRIVERS = tuple(f"{DRIVER_PREFIX}{name}" for name in INPUT_NAMES)
 RISK_SIGNALS = (RISK, OUTSIDE, *DRIVERS)
-"""The names of all signals of the risk."""
 _BITS = 2.0 ** np.arange(N_INPUTS)
 
 
 def risk_signals(history: InputHistory, model: RiskModel) -> dict[str, float]:
-    """Return the signals of the risk after a step; none before an input has as many values as a baseline.
-
-    An input that the model reads and the run lacks has no driver.
-    """
+    """Return the signals of the risk after a step: none before a baseline, no driver for an input that is lacking."""
     estimate = model.estimate(risk_features(history.statistics))
     if math.isnan(estimate.probability):
         return {}

@@ -349,6 +349,7 @@ def _finding(id_: str, entry: _Entry) -> FindingSpec:
 def _clause(finding: str, entry: _Entry, name: str, given: _ClauseEntry) -> Clause:
     texts = given.level or given.change
     when = tuple(map(comparison, (texts,) if isinstance(texts, str) else texts))
+    is_average = when[0].transform in AVERAGES or when[0].measure in COMPUTED
     return Clause(
         id=name,
         finding=finding,
@@ -358,7 +359,7 @@ def _clause(finding: str, entry: _Entry, name: str, given: _ClauseEntry) -> Clau
         where=tuple(map(comparison, given.where)),
         unless=tuple(map(comparison, given.unless)),
         only_if=tuple(tuple(map(comparison, part)) for part in given.only_if),
-        hold=_hold(given.hold) if given.hold else _usual_hold(when[0]),
+        hold=_hold(given.hold) if given.hold else AT_ONCE if is_average else USUAL_HOLD,
         title=given.title or entry.title,
         meaning=given.meaning or entry.meaning,
         severity=Severity(given.severity or entry.severity),
@@ -367,11 +368,6 @@ def _clause(finding: str, entry: _Entry, name: str, given: _ClauseEntry) -> Clau
         chart=given.chart or entry.chart,
         seen=given.seen,
     )
-
-
-def _usual_hold(decisive: Comparison) -> Hold:
-    is_average = decisive.transform in AVERAGES or decisive.measure in COMPUTED
-    return AT_ONCE if is_average else USUAL_HOLD
 
 
 def _hold(text: str) -> Hold:

@@ -27,7 +27,6 @@ OF_NAME: Mapping[str, str] = {
     **{name: words.format(signal=words_of_signal(sources_of(name)[0])) for name, words in OF_VIEW.items()},
     "settled_kl_k3": f"{words_of_signal('staleness_kl_k3')}, while the learning rate does not rise,",
 }
-"""Names that only clauses use."""
 NO_EXAMPLE = "no real example"
 
 

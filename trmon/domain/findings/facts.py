@@ -18,20 +18,11 @@ QUANTISATION_OPTIONS = (
 
 def facts_of(config: Mapping[str, Any]) -> dict[str, float]:
     """Return what a configuration declares, 1 each: `replay_declared`, and `noisy` for experts or FP8."""
-    declared = {"replay_declared": declares_replay(config), "noisy": _declares_noise(config)}
-    return {name: 1.0 for name, is_declared in declared.items() if is_declared}
-
-
-def declares_replay(config: Mapping[str, Any]) -> bool:
-    """Whether a configuration replays the routing of experts."""
-    return any(config_value(config, option) in REPLAYS for option in REPLAY_OPTIONS)
-
-
-def _declares_noise(config: Mapping[str, Any]) -> bool:
     experts = (config_value(config, option) for option in EXPERT_OPTIONS)
-    if any(given is True or ((number := decimal_of(given)) is not None and number > 1) for given in experts):
-        return True
-    return any(
-        given is True or "fp8" in str(given).lower()
-        for given in (config_value(config, option) for option in QUANTISATION_OPTIONS)
-    )
+    formats = (config_value(config, option) for option in QUANTISATION_OPTIONS)
+    has_experts = any(given is True or ((n := decimal_of(given)) is not None and n > 1) for given in experts)
+    declared = {
+        "replay_declared": any(config_value(config, option) in REPLAYS for option in REPLAY_OPTIONS),
+        "noisy": has_experts or any(given is True or "fp8" in str(given).lower() for given in formats),
+    }
+    return {name: 1.0 for name, is_declared in declared.items() if is_declared}

@@ -27,7 +27,6 @@ CLEAR_ROWS = 10
 """A finding closes after so many judged rows running in which it is not true. Source: findings, section 1."""
 RECENT_FALL_ROWS = 20
 MAX_SPELLS = 64
-"""The newest spells that are kept of a run."""
 
 
 class Place(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -134,7 +133,6 @@ class Judge:
     """Folds rows by a catalogue; it has no state of its own."""
 
     def __init__(self, catalogue: Catalogue) -> None:
-        """Prepare the names that must be remembered."""
         self.catalogue = catalogue
         self._clauses = catalogue.clauses
         self._places = {clause.key: place for place, clause in enumerate(self._clauses)}
@@ -175,7 +173,8 @@ class Judge:
                 signals[key] = signals.get(key, _NEW).with_value(seen, n, early_rows=early)
                 known.add(key)
         self._settle(signals, known, values, n)
-        reward = _with_reward(state, values, n)
+        rewarded = values.get("reward_mean", math.nan)
+        reward = state.reward.with_row(rewarded, values, n) if is_number(rewarded) else state.reward
         evaluation, at_peak = _with_evaluation(state, values, reward, n)
         folded = structs.replace(
             state,
@@ -235,9 +234,10 @@ class Judge:
         holding: dict[str, Clause] = {}
         for key in sorted((key for key, memory in clauses.items() if memory.stands), key=self._places.__getitem__):
             clause = self.catalogue.by_key[key]
-            holding.setdefault(_finding_of(self.catalogue, clause, reading), clause)
-        for finding in [finding for finding, clause in holding.items() if self._lacks_company(clause, holding)]:
-            del holding[finding]
+            at_top = self.catalogue.by_id[clause.finding].at_top
+            holding.setdefault(at_top if at_top and reading.computed("at_top") > 0 else clause.finding, clause)
+        beside = {finding: self.catalogue.by_id[clause.finding].beside for finding, clause in holding.items()}
+        holding = {finding: clause for finding, clause in holding.items() if beside[finding] in ("", *holding)}
         state = structs.replace(state, clauses=clauses)
         if not holding and not state.standing:
             return state
@@ -254,10 +254,6 @@ class Judge:
             if memory.newest[-1] == reading.row:
                 yield from self._judged_by_logged.get(name, ())
 
-    def _lacks_company(self, clause: Clause, holding: Mapping[str, Clause]) -> bool:
-        beside = self.catalogue.by_id[clause.finding].beside
-        return bool(beside) and beside not in holding
-
     def _spells(
         self, state: JudgeState, reading: Reading, holding: Mapping[str, Clause]
     ) -> tuple[dict[str, Spell], tuple[Spell, ...]]:
@@ -268,19 +264,17 @@ class Judge:
                 ended = (*ended, structs.replace(spell, end=reading.row, end_place=place))[-MAX_SPELLS:]
         for finding, clause in holding.items():
             known = state.standing.get(finding)
-            severity = Severity.PAGE if is_paged(clause, reading) else self._severity(finding, clause)
+            usual = clause.severity if finding == clause.finding else self.catalogue.by_id[finding].severity
+            severity = Severity.PAGE if is_paged(clause, reading) else usual
             if known is None:
                 opened = standing[finding] = self._opened(state, reading, finding, clause, severity)
                 ended = tuple(spell for spell in ended if (spell.finding, spell.trip) != (finding, opened.trip))
                 continue
             worse = severity if severity is Severity.PAGE else known.severity
-            then = _then(known) if clause.id == known.clause else math.nan
-            evidence = _evidence(clause, reading, then=then) or known.evidence
+            then = known.evidence[0].then if known.evidence and clause.id == known.clause else None
+            evidence = _evidence(clause, reading, then=math.nan if then is None else then) or known.evidence
             standing[finding] = structs.replace(known, severity=worse, clause=clause.id, evidence=evidence)
         return standing, ended
-
-    def _severity(self, finding: str, clause: Clause) -> Severity:
-        return clause.severity if finding == clause.finding else self.catalogue.by_id[finding].severity
 
     def _opened(self, state: JudgeState, reading: Reading, finding: str, clause: Clause, severity: Severity) -> Spell:
         onset = onset_of(clause, reading, guarded=state.clauses.get(clause.key, _UNJUDGED).guarded)
@@ -347,8 +341,7 @@ def _evidence(clause: Clause, reading: Reading, *, then: float) -> tuple[Evidenc
             value=min(part.read(reading), LARGEST),
             side=part.side,
             limit=part.limit,
-            then=_known(_before(part, reading, then if part is clause.decisive else math.nan)),
-            now=_known(_now(part, reading)),
+            **_then_and_now(part, reading, then if part is clause.decisive else math.nan),
         )
         for part in (*clause.when, *chosen)
         if part.side and part.truth(reading, relaxed=True)
@@ -382,28 +375,12 @@ def _remedy(finding: str, clause: Clause, reading: Reading, onset: int) -> str:
     return ""
 
 
-def _before(part: Comparison, reading: Reading, then: float) -> float:
-    """Return the signal before the onset; of a fall from a peak, the peak."""
-    course = _course_of(part, reading)
-    return then if course is None else course.peak
-
-
-def _now(part: Comparison, reading: Reading) -> float:
-    course, name = _course_of(part, reading), part.signals[0]
-    return reading.memory(VIEWS.get(name, (name,))[0]).now if course is None else course.e15
-
-
-def _course_of(part: Comparison, reading: Reading) -> RewardMemory | None:
-    return {"fall": reading.reward, "eval_fall": reading.evaluation}.get(part.measure)
-
-
-def _then(spell: Spell) -> float:
-    then = spell.evidence[0].then if spell.evidence else None
-    return math.nan if then is None else then
-
-
-def _known(value: float) -> float | None:
-    return value if math.isfinite(value) else None
+def _then_and_now(part: Comparison, reading: Reading, then: float) -> dict[str, float | None]:
+    """Return the signal before the onset and now; of a fall from a peak, the peak."""
+    course, name = {"fall": reading.reward, "eval_fall": reading.evaluation}.get(part.measure), part.signals[0]
+    now = reading.memory(VIEWS.get(name, (name,))[0]).now if course is None else course.e15
+    found = {"then": then if course is None else course.peak, "now": now}
+    return {place: value if math.isfinite(value) else None for place, value in found.items()}
 
 
 _NEW, _FINITE, _UNJUDGED = SignalMemory(), NonFiniteMemory(), ClauseMemory()
@@ -434,13 +411,11 @@ def _begun(state: JudgeState, row: Row) -> JudgeState:
         reward=state.reward.restarted(keeps_start=keeps),
         evaluation=state.evaluation.restarted(keeps_start=keeps),
         falls=(),
-        clauses={key: _with_new_hold(memory) for key, memory in state.clauses.items()},
+        clauses={
+            key: structs.replace(memory, truths=0, judged=memory.judged if memory.stands else 0)
+            for key, memory in state.clauses.items()
+        },
     )
-
-
-def _with_reward(state: JudgeState, values: Mapping[str, float], n: int) -> RewardMemory:
-    value = values.get("reward_mean")
-    return state.reward if value is None or not is_number(value) else state.reward.with_row(value, values, n)
 
 
 def _with_evaluation(
@@ -451,10 +426,6 @@ def _with_evaluation(
         return state.evaluation, state.reward_at_eval_peak
     is_peak = not state.evaluation.high >= value
     return state.evaluation.with_row(value, {}, n), reward.signal.ema if is_peak else state.reward_at_eval_peak
-
-
-def _with_new_hold(memory: ClauseMemory) -> ClauseMemory:
-    return structs.replace(memory, truths=0, judged=memory.judged if memory.stands else 0)
 
 
 def _judged(known: ClauseMemory | None, clause: Clause, reading: Reading) -> ClauseMemory | None:
@@ -490,9 +461,3 @@ def _holds(hold: Hold, truths: int, judged: int) -> bool:
     if hold.first and judged <= hold.first_rows:
         return truths.bit_count() >= hold.first
     return (truths & _MASKS[hold.rows]).bit_count() >= hold.needed
-
-
-def _finding_of(catalogue: Catalogue, clause: Clause, reading: Reading) -> str:
-    """Return the finding that a clause shows; at the reward's top some findings are others."""
-    at_top = catalogue.by_id[clause.finding].at_top
-    return at_top if at_top and reading.computed("at_top") > 0 else clause.finding

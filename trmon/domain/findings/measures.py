@@ -78,8 +78,8 @@ EMPTY = SignalMemory()
 class Reading:
     """What measures read in one row: the memories after it, and what the row logs.
 
-    `known` are the names whose number the row logs, `lost` names that it logs without a finite number; `facts` are what
-    the run's configuration declares. Values that several measures need are computed once.
+    `known` are the names whose number the row logs; `facts` are what the run's configuration declares. Values that
+    several measures need are computed once.
     """
 
     row: int
@@ -99,13 +99,6 @@ class Reading:
             if (found := self.signals.get(source)) is not None:
                 return found
         return EMPTY
-
-    def is_known(self, name: str) -> bool:
-        """Whether the row logs a name."""
-        for source in remembered_as(name):
-            if source in self.signals:
-                return source in self.known
-        return False
 
     def source(self, name: str) -> str:
         """Return the full name of the signal that a name is read from."""
@@ -183,10 +176,6 @@ def _over_usual(memory: SignalMemory, _: Reading) -> float:
     return memory.now / usual if usual > 0 else (0.0 if memory.now == 0.0 else math.nan)
 
 
-def _above_usual(memory: SignalMemory, _: Reading) -> float:
-    return memory.now - median_of(memory.array()) if memory.count else math.nan
-
-
 def _rises(memory: SignalMemory, _: Reading) -> float:
     """The number of neighbours, newest first, that each rose by one at least."""
     for rises in range(memory.kept - 1):
@@ -194,16 +183,6 @@ def _rises(memory: SignalMemory, _: Reading) -> float:
         if after - before < 1.0 - 1e-9:
             return float(rises)
     return float(memory.kept - 1)
-
-
-def _growth(memory: SignalMemory, _: Reading) -> float:
-    now, then = memory.growth()
-    return against(now, then)
-
-
-def _growth_errors(memory: SignalMemory, _: Reading) -> float:
-    now, then = memory.growth()
-    return in_errors(now - then, memory.noise * MEDIAN_DEVIATION)
 
 
 def _rise(memory: SignalMemory, _: Reading) -> float:
@@ -237,10 +216,6 @@ def _same(memory: SignalMemory, _: Reading) -> float:
     return float(max(Counter(recent).values())) if len(recent) >= START_ROWS else math.nan
 
 
-def _off_one(memory: SignalMemory, _: Reading) -> float:
-    return abs(memory.mean_of(START_ROWS, at_least=START_ROWS) - 1.0)
-
-
 def _off_one_errors(memory: SignalMemory, _: Reading) -> float:
     return in_errors(memory.mean_of(START_ROWS, at_least=START_ROWS) - 1.0, memory.noise / math.sqrt(START_ROWS))
 
@@ -254,10 +229,6 @@ def _below_peak(memory: SignalMemory, _: Reading) -> float:
 
 UNITS = (math.log(2.0), 1.0 / math.log(2.0), math.log(10.0), 1.0 / math.log(10.0))
 """A logarithm to base 2 or 10 of one side, over the natural one of the other."""
-
-
-def _off_unit(memory: SignalMemory, _: Reading) -> float:
-    return min(abs(memory.now / unit - 1.0) for unit in UNITS)
 
 
 TRANSFORMS: Mapping[str, Transform] = {
@@ -280,15 +251,15 @@ TRANSFORMS: Mapping[str, Transform] = {
     "over_early": lambda memory, _: against(memory.now, _early(memory)),
     "above_early": lambda memory, _: memory.now - _early(memory),
     "over_usual": _over_usual,
-    "above_usual": _above_usual,
+    "above_usual": lambda memory, _: memory.now - median_of(memory.array()) if memory.count else math.nan,
     "over_50_before": _over_50_before,
     "off_before": _off_before,
-    "off_one": _off_one,
+    "off_one": lambda memory, _: abs(memory.mean_of(START_ROWS, at_least=START_ROWS) - 1.0),
     "off_one_errors": _off_one_errors,
-    "off_unit": _off_unit,
+    "off_unit": lambda memory, _: min(abs(memory.now / unit - 1.0) for unit in UNITS),
     "rises": _rises,
-    "growth": _growth,
-    "growth_errors": _growth_errors,
+    "growth": lambda memory, _: against(*memory.growth()),
+    "growth_errors": lambda memory, reading: in_errors(_rise(memory, reading), memory.noise * MEDIAN_DEVIATION),
     "rise": _rise,
     "same": _same,
     "different": lambda memory, _: float(len(set(memory.newest(START_ROWS)))),
@@ -317,10 +288,6 @@ def _total(reading: Reading, name: str, rows: int) -> float:
 
 
 ZERO_ROWS, GAP_ROWS = 10, 20
-
-
-def _zero_tail_share(reading: Reading) -> float:
-    return over(reading.memory("n_zero_tail").now, reading.memory("n_tokens").now)
 
 
 def _zero_tail_against_chance(reading: Reading) -> float:
@@ -370,15 +337,6 @@ def _ramp_rows(reading: Reading) -> float:
     return float(sum(0.25 < value / present < 0.75 for value in means)) if present else math.nan
 
 
-def _fall(reading: Reading) -> float:
-    return reading.reward.fall(reading.computed("reward_noise"), reading.computed("reward_lowest"))
-
-
-def _eval_fall(reading: Reading) -> float:
-    course = reading.evaluation
-    return course.fall(course.noise, course.lowest)
-
-
 def _since_eval_peak(reading: Reading) -> float:
     """How far the reward's average is above its value at the peak of evaluations, in standard errors."""
     error = reading.computed("reward_noise") * math.sqrt(EMA_VARIANCE)
@@ -389,11 +347,6 @@ def _since_eval_peak(reading: Reading) -> float:
 def _at_top(reading: Reading) -> float:
     found = reading.reward.is_at_top(reading.computed("reward_lowest"), reading.computed("reward_highest"))
     return math.nan if found is None else float(found)
-
-
-def _above_floor(reading: Reading) -> float:
-    """How far the reward is above its floor."""
-    return reading.reward.signal.now - floor_of(reading.computed("reward_lowest"))
 
 
 FLOOR_ROWS = 50
@@ -441,15 +394,15 @@ COMPUTED: Mapping[str, Callable[[Reading], float]] = {
     "reward_noise": lambda reading: reading.reward.noise,
     "reward_lowest": lambda reading: reading.reward.lowest,
     "reward_highest": lambda reading: reading.reward.highest,
-    "fall": _fall,
+    "fall": lambda reading: reading.reward.fall(reading.computed("reward_noise"), reading.computed("reward_lowest")),
     "fall.recent": lambda reading: max(reading.recent_fall, reading.computed("fall")),
-    "eval_fall": _eval_fall,
+    "eval_fall": lambda reading: reading.evaluation.fall(reading.evaluation.noise, reading.evaluation.lowest),
     "reward_since_eval_peak": _since_eval_peak,
     "rising": lambda reading: float(
         reading.reward.is_rising(reading.computed("reward_noise"), reading.computed("fall"))
     ),
     "at_top": _at_top,
-    "reward_mean.above_floor": _above_floor,
+    "reward_mean.above_floor": lambda reading: reading.reward.signal.now - floor_of(reading.computed("reward_lowest")),
     "reward_floor_errors": _floor_errors,
     "zeros.count": lambda reading: _total(reading, "n_mu_zero_unlikely", ZERO_ROWS),
     "zeros.rows": lambda reading: float(
@@ -461,7 +414,7 @@ COMPUTED: Mapping[str, Callable[[Reading], float]] = {
     ),
     "gaps.count": lambda reading: _total(reading, "n_prob_diff_half", GAP_ROWS),
     "gaps.share": lambda reading: over(reading.computed("gaps.count"), _total(reading, "n_tokens", GAP_ROWS)),
-    "zero_tail.share": _zero_tail_share,
+    "zero_tail.share": lambda reading: over(reading.memory("n_zero_tail").now, reading.memory("n_tokens").now),
     "zero_tail.against_chance": _zero_tail_against_chance,
     "kl_k1_share": _kl_k1_share,
     "spread_share": lambda reading: over(reading.memory("drift_spread").now, reading.memory("kl_k2").now),

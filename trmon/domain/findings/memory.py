@@ -240,7 +240,7 @@ class RewardMemory(msgspec.Struct, frozen=True, kw_only=True):
         """Return the course after one more row with a reward."""
         signal = self.signal.with_value(reward, row)
         e15 = reward if self.e15 != self.e15 else self.e15 + FAST_WEIGHT * (reward - self.e15)
-        quantiles = _known_quantiles(values)
+        quantiles = [(values[name], share) for name, share in ATOMS if name in values and is_number(values[name])]
         has_quantiles = len(quantiles) >= len(LOWER_ATOMS)
         known_rewards = [reward, *(value for value, _ in quantiles)]
         is_peak = len(self.averages) + 1 >= PEAK_FROM_ROW and not e15 <= self.peak
@@ -336,8 +336,3 @@ class RewardMemory(msgspec.Struct, frozen=True, kw_only=True):
         if self.low >= 0.0 and self.high <= 1.0:
             return recent >= TOP_SHARE
         return False if top == top and top > lowest else None
-
-
-def _known_quantiles(values: Mapping[str, float]) -> list[tuple[float, float]]:
-    """Return the quantiles of a row's rewards that it logs with their shares, lowest first."""
-    return [(values[name], share) for name, share in ATOMS if name in values and is_number(values[name])]

@@ -11,7 +11,7 @@ from statistics import median
 from trmon.domain.collapse_risk.risk_model import shipped_model
 from trmon.domain.findings.catalogue import Clause, Comparison
 from trmon.domain.findings.measures import COMPUTED, FLOOR_ROWS, SCALES, Reading
-from trmon.domain.findings.memory import START_ROWS, RewardMemory, SignalMemory, band, floor_of, mean
+from trmon.domain.findings.memory import START_ROWS, SignalMemory, band, floor_of, mean
 
 BAND_DEVIATIONS = 3.0
 ROWS_BEFORE_PEAK, LEAST_BEFORE_PEAK = 50, 15
@@ -40,10 +40,7 @@ class Onset:
 
 
 def onset_of(clause: Clause, reading: Reading, *, guarded: int) -> Onset:
-    """Return the onset of a clause that has begun to hold.
-
-    Args: guarded: the last row in which its guard held. Source: findings, section 4.
-    """
+    """Return the onset of a clause that holds. Args: guarded: its last guarded row. Source: findings, section 4."""
     found = _walked(clause, reading)
     row = found.row if found.row > guarded else min(guarded + 1, reading.row)
     good = _last_good(clause, reading, found.walked, row)
@@ -63,10 +60,10 @@ def _beyond(decisive: Comparison, reading: Reading, onset: int) -> int | None:
 
 
 def _last_good(clause: Clause, reading: Reading, walked: int, row: int) -> int:
-    """Return the last row before an onset that logs the signal and is good beyond doubt.
+    """Return the last row before an onset that is good beyond doubt.
 
-    Of a change, whose first rows are in the noise, the last one on the good side of one robust deviation from the 20
-    known rows that end 30 rows before the onset, or else the first of those 30.
+    Of a change, the last one on the good side of one robust deviation from the 20 known rows that end 30 rows before
+    the onset, or else the first of those 30.
     """
     memory = _memory(clause.decisive, reading)
     is_change = _is_walked_back(clause)
@@ -122,12 +119,19 @@ def _walked(clause: Clause, reading: Reading) -> Onset:
     if _is_walked_back(clause):
         return _change(memory)
     if decisive.measure in COMPUTED:
-        return _level(
-            *_row_values(decisive.measure, memory, reading),
-            lambda value: not decisive.is_beyond(value, _row_limit(decisive)),
-        )
+        # One dropped log-prob of several that are asked for is one too many.
+        least = 1.0 if decisive.measure == "zeros.count" else decisive.limit
+        rows_of_measure = _row_values(decisive.measure, memory, reading)
+        return _level(*rows_of_measure, lambda value: not decisive.is_beyond(value, least))
     if transform in ("off_one", "average_off_one"):
-        return _shift(memory)
+        # Single rows are too noisy: the row that best splits the distances from 1 into lower and higher ones.
+        side = 1.0 if memory.ema > 1.0 else -1.0
+        values = memory.values
+        distances = [side * (value - 1.0) for value in values]
+        at = _best_split([-distance for distance in distances])
+        if mean(distances[:at]) > ALREADY_OFF * mean(distances[at:]):
+            return Onset(memory.rows[0], memory.rows[0])
+        return Onset(memory.rows[at], memory.rows[at], then=values[at - 1])
     if transform not in SCALES:
         row = memory.rows[max(0, len(memory.rows) - clause.hold.rows)]
         return Onset(row, row)
@@ -144,7 +148,14 @@ def _of_reward(decisive: Comparison, reading: Reading) -> Onset:
     if decisive.measure == "reward_mean.above_floor":
         floor = floor_of(course.lowest)
         return _level(course.signal.rows, course.signal.values, lambda value: value > floor)
-    return _split(course)
+    # The row that best splits the rows since before the peak into a higher and a lower mean.
+    rows, values = course.signal.rows, course.signal.values
+    peak = next((i for i, row in enumerate(rows) if row >= course.peak_row), 0)
+    first = max(0, peak - ROWS_BEFORE_PEAK)
+    at = _best_split(values[first:])
+    place = first + max(at, peak - first - LEAST_BEFORE_PEAK)
+    place = min(max(place, 0), len(rows) - 1)
+    return Onset(rows[place], rows[place], then=values[place - 1] if place else math.nan)
 
 
 def _row_values(measure: str, memory: SignalMemory, reading: Reading) -> tuple[Sequence[int], Sequence[float]]:
@@ -162,11 +173,6 @@ def _row_values(measure: str, memory: SignalMemory, reading: Reading) -> tuple[S
     return memory.rows, [abs(value) for value in memory.values]
 
 
-def _row_limit(decisive: Comparison) -> float:
-    """Return the limit of single rows: one dropped log-prob of several that are asked for is one too many."""
-    return 1.0 if decisive.measure == "zeros.count" else decisive.limit
-
-
 def _level(rows: Sequence[int], values: Sequence[float], is_inside: Callable[[float], bool]) -> Onset:
     """The row after the last two neighbours inside; the first row where there are none."""
     inside = [is_inside(value) for value in values]
@@ -175,17 +181,6 @@ def _level(rows: Sequence[int], values: Sequence[float], is_inside: Callable[[fl
             row = rows[min(i + 1, len(inside) - 1)]
             return Onset(row, row, then=values[i])
     return Onset(rows[0], rows[0])
-
-
-def _shift(memory: SignalMemory) -> Onset:
-    """The row that best splits the distances from 1 into lower and higher ones, which single rows are too noisy for."""
-    side = 1.0 if memory.ema > 1.0 else -1.0
-    values = memory.values
-    distances = [side * (value - 1.0) for value in values]
-    at = _best_split([-distance for distance in distances])
-    if mean(distances[:at]) > ALREADY_OFF * mean(distances[at:]):
-        return Onset(memory.rows[0], memory.rows[0])
-    return Onset(memory.rows[at], memory.rows[at], then=values[at - 1])
 
 
 def _change(memory: SignalMemory) -> Onset:
@@ -199,17 +194,6 @@ def _change(memory: SignalMemory) -> Onset:
             row = memory.rows[min(i + 1, len(values) - 1)]
             return Onset(row, row, then=values[i])
     return Onset(memory.rows[0], memory.rows[0])
-
-
-def _split(course: RewardMemory) -> Onset:
-    """The row that best splits the rows since before the peak into a higher and a lower mean."""
-    rows, values = course.signal.rows, course.signal.values
-    peak = next((i for i, row in enumerate(rows) if row >= course.peak_row), 0)
-    first = max(0, peak - ROWS_BEFORE_PEAK)
-    at = _best_split(values[first:])
-    place = first + max(at, peak - first - LEAST_BEFORE_PEAK)
-    place = min(max(place, 0), len(rows) - 1)
-    return Onset(rows[place], rows[place], then=values[place - 1] if place else math.nan)
 
 
 LEAST_PART = 4

@@ -36,7 +36,6 @@ MAX_OPTIONS = 3
 SMALL_MODEL_BILLIONS = Decimal(4)
 """A model of so many parameters, in billions, fits on one GPU beside its cache."""
 CHECKPOINT = "checkpoint"
-"""The change that resumes from the last good checkpoint."""
 VALUE_OF = "@"
 """The start of a value that is the present value of another option."""
 AGREEMENT = "agreement"
@@ -128,7 +127,6 @@ class _Framework(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 _NO_FRAMEWORK = _Framework(release="", files={}, known_by=(), written="", model="", quantities={}, switches={})
-"""The framework is not known: no option is named."""
 
 
 @decodable
@@ -196,7 +194,7 @@ def remedy(
     facts = _Facts(known, config, last_good_step)
     first, settings = entry.first, facts.settings(entry.change)
     then, later = entry.then, facts.settings(entry.then_change)
-    if settings.is_all_set:
+    if settings.already_set > 0 and not settings.values and not settings.in_words:
         first, settings, then, later = then, later, "", _Settings()
     words = facts.filled(first, has_ended=has_ended)
     return Remedy(
@@ -255,10 +253,6 @@ class _Settings:
     values: dict[str, str] = field(default_factory=dict)
     in_words: dict[str, str] = field(default_factory=dict)
     already_set: int = 0
-
-    @property
-    def is_all_set(self) -> bool:
-        return self.already_set > 0 and not self.values and not self.in_words
 
     def add(self, other: _Settings) -> None:
         """Add the options of a change unless they would be too many."""
@@ -422,15 +416,13 @@ class _Facts:
         return (decimal_of(config_value(self.config, self.framework.checkpoint.kept)) or 0) > 0
 
     def _is_known_to_be_small(self, options: Iterable[str]) -> bool:
-        sizes = _billions(str(config_value(self.config, self.framework.model)))
+        scale = {"b": Decimal(1), "m": Decimal("0.001")}
+        sizes = [
+            Decimal(count or 1) * Decimal(size) * scale[unit.lower()]
+            for count, size, unit in _SIZE.findall(str(config_value(self.config, self.framework.model)))
+        ]
         are_known = all(decimal_of(config_value(self.config, option)) for option in options)
         return are_known and bool(sizes) and max(sizes) <= SMALL_MODEL_BILLIONS
 
 
 _SIZE = re.compile(r"(?<![\d.])(?:(\d+)x)?(\d+(?:\.\d+)?)([bm])(?![a-z])", re.IGNORECASE)
-
-
-def _billions(model: str) -> list[Decimal]:
-    """Return the numbers of parameters in a model's name, in billions; of experts their sum."""
-    scale = {"b": Decimal(1), "m": Decimal("0.001")}
-    return [Decimal(count or 1) * Decimal(size) * scale[unit.lower()] for count, size, unit in _SIZE.findall(model)]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from msgspec import structs
 
 from trmon.domain.findings.catalogue import is_beyond, relaxed_limit
-from trmon.domain.findings.judge import Evidence, Place
+from trmon.domain.findings.judge import Evidence
 from trmon.domain.findings.verdict import Found, Judgement, number
 from trmon.domain.signals.derived_signals import DERIVED
 from trmon.domain.signals.windows import LARGEST
@@ -90,10 +90,7 @@ OF_DISTANCE: Mapping[str, str] = {
 
 
 def evidence_words(evidence: Evidence) -> str:
-    """Return a comparison that holds, with its limit and the value before: `KL per token is 0.2 (limit 0.05)`.
-
-    A limit of 0 is not said; of a value that is back inside the limit, the one is said at which the finding ends.
-    """
+    """Return a comparison that holds, its limit unless 0, and the value before: `KL per token is 0.2 (limit 0.05)`."""
     name, _, transform = evidence.measure.partition(".")
     distance = OF_DISTANCE.get(evidence.measure)
     words = distance or OF_MEASURE.get(evidence.measure) or OF_TRANSFORM[transform]
@@ -109,18 +106,14 @@ def evidence_words(evidence: Evidence) -> str:
         return told
     if evidence.value >= LARGEST:
         return f"{words_of_signal(evidence.signal)} was 0 before"
-    asides = [*_limit_words(evidence)]
+    asides = []
+    if evidence.limit:
+        asides.append(f"limit {number(evidence.limit)}")
+        if not is_beyond(evidence.side, evidence.value, evidence.limit):
+            asides.append(f"over at {number(relaxed_limit(evidence.side, evidence.limit))}")
     if evidence.then is not None and not transform:
         asides.append(f"{number(evidence.then)} before")
     return f"{told} ({'; '.join(asides)})" if asides else told
-
-
-def _limit_words(evidence: Evidence) -> Iterator[str]:
-    if not evidence.limit:
-        return
-    yield f"limit {number(evidence.limit)}"
-    if not is_beyond(evidence.side, evidence.value, evidence.limit):
-        yield f"over at {number(relaxed_limit(evidence.side, evidence.limit))}"
 
 
 def words_of_signal(name: str) -> str:
@@ -135,34 +128,24 @@ def percent(share: float) -> str:
 
 
 def headline(found: Found) -> str:
-    """Return a finding with its own steps, such as `engine mismatch since step 62`.
-
-    The last good step is the illness's: that of a consequence may be later than the illness began.
-    """
+    """Return a finding with its own steps, such as `engine mismatch since step 62`."""
     if found.ended is not None:
         return f"{found.title} at {found.since.step} to {found.ended.step}, over"
     return f"{found.title} since step {found.since.step}{' (from the start)' if found.from_start else ''}"
 
 
 def illness_words(judgement: Judgement) -> str:
-    """Return the leading finding since the onset of the illness: `engine mismatch since step 62 (last good step 61)`.
-
-    Only for a judgement with a leading finding.
-    """
+    """Return the leading finding since its illness: `engine mismatch since step 62 (last good step 61)`."""
     lead, since, last_good = judgement.lead, judgement.since, judgement.last_good
     assert lead is not None
     assert since is not None
     words = headline(structs.replace(lead, since=since, from_start=lead.from_start and since == lead.since))
     if last_good is None:
         return words
-    return f"{words} (last good step {place_words(last_good, attempt=judgement.place.attempt)})"
+    of_attempt = "" if last_good.attempt == judgement.place.attempt else f" of attempt {last_good.attempt}"
+    return f"{words} (last good step {last_good.step}{of_attempt})"
 
 
 def summary_line(run: str, words: str, evidence: Sequence[Evidence]) -> str:
     """Return the line of an alert: the run, what it has since when, and the comparison that decides."""
     return ": ".join((run, words, *map(evidence_words, evidence[:1])))
-
-
-def place_words(place: Place, *, attempt: int) -> str:
-    """Return a step, with its attempt where that is an older one."""
-    return f"{place.step}" if place.attempt == attempt else f"{place.step} of attempt {place.attempt}"

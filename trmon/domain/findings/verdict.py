@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from trmon.domain.findings.catalogue import AGREEMENT, TRAINING, Catalogue, HealthyRange
+from trmon.domain.findings.catalogue import AGREEMENT, TRAINING, Catalogue
 from trmon.domain.findings.judge import Evidence, JudgeState, Place, Spell, is_at_top
 from trmon.domain.findings.measures import sources_of
 from trmon.domain.findings.memory import START_ROWS, RewardMemory, SignalMemory, mean
@@ -232,6 +232,7 @@ def judge_run(state: JudgeState, catalogue: Catalogue) -> Judgement | None:
     illness = None if leader is None else onset_of_illness(state, leader)
     knows_agreement = any(_memory(state, name).count for name in AGREEMENT)
     knows_training = any(_memory(state, name).count for name in TRAINING)
+    none_solved = _memory(state, "none_solved_groups").mean_of(START_ROWS)
     return Judgement(
         word=_word(state, leader, outside, knows_agreement=knows_agreement, knows_training=knows_training),
         place=state.places[-1],
@@ -246,7 +247,7 @@ def judge_run(state: JudgeState, catalogue: Catalogue) -> Judgement | None:
         measures_agreement=knows_agreement,
         measures_training=knows_training or not state.nonfinite.keys().isdisjoint(TRAINING),
         at_top=at_top,
-        notes=tuple(_notes(state)),
+        notes=(f"{none_solved:.0%} of the groups solve nothing",) if none_solved > 0.5 else (),
     )
 
 
@@ -324,18 +325,14 @@ def _outside(state: JudgeState, catalogue: Catalogue, *, at_top: bool) -> Iterat
             continue
         recent = memory.newest(START_ROWS)
         value = mean(recent) if usual.by == "mean" else median(recent)
-        allowed = _allowed(usual, memory, state.facts, lags=lags)
+        # Noisy engines, declared or seen at the start, have a wider range; so do rollouts that lag.
+        noisy = usual.widened(usual.times_when_noisy)
+        began = median(memory.early[:START_ROWS]) if memory.count >= START_ROWS else math.nan
+        is_noisy = state.facts.get("noisy", 0.0) > 0 or (not usual.holds(began) and noisy.holds(began))
+        found = noisy if is_noisy else usual
+        allowed = found.widened(usual.times_when_lagging) if lags else found
         if not allowed.holds(value):
             yield OutOfRange(signal=_source(state, name), value=value, range=str(allowed))
-
-
-def _allowed(usual: HealthyRange, memory: SignalMemory, facts: Mapping[str, float], *, lags: bool) -> HealthyRange:
-    """Return the range of a run: wider for noisy engines, declared or seen at the start, and where rollouts lag."""
-    noisy = usual.widened(usual.times_when_noisy)
-    began = median(memory.early[:START_ROWS]) if memory.count >= START_ROWS else math.nan
-    is_noisy = facts.get("noisy", 0.0) > 0 or (not usual.holds(began) and noisy.holds(began))
-    found = noisy if is_noisy else usual
-    return found.widened(usual.times_when_lagging) if lags else found
 
 
 def _thirds(values: tuple[float, ...]) -> tuple[float, float]:
@@ -374,12 +371,6 @@ def _changed(state: JudgeState) -> Iterator[Course]:
     yield from (course for _, course in sorted(found, key=lambda pair: -pair[0]))
 
 
-def _notes(state: JudgeState) -> Iterator[str]:
-    none_solved = _memory(state, "none_solved_groups").mean_of(START_ROWS)
-    if none_solved > 0.5:
-        yield f"{none_solved:.0%} of the groups solve nothing"
-
-
 def words_of(judgement: Judgement) -> str:
     """Return the verdict in one phrase, such as `engine mismatch` or `healthy, reward rose`."""
     match judgement.word:
@@ -387,7 +378,10 @@ def words_of(judgement: Judgement) -> str:
             assert judgement.lead is not None
             phrase = judgement.lead.title
         case Word.OUTSIDE:
-            phrase = f"{judgement.word.value}: {', '.join(map(_range_words, judgement.outside))}"
+            found = (
+                f"{signal_words(out.signal)} {number(out.value)} (healthy {out.range})" for out in judgement.outside
+            )
+            phrase = f"{judgement.word.value}: {', '.join(found)}"
         case Word.TOO_FEW_ROWS:
             phrase = f"{judgement.word.value} ({judgement.rows} of {ENOUGH_ROWS})"
         case Word.NOT_JUDGED if not judgement.measures_agreement:
@@ -395,10 +389,6 @@ def words_of(judgement: Judgement) -> str:
         case _:
             phrase = judgement.word.value
     return "; ".join((phrase, *_asides(judgement)))
-
-
-def _range_words(out: OutOfRange) -> str:
-    return f"{signal_words(out.signal)} {number(out.value)} (healthy {out.range})"
 
 
 def _asides(judgement: Judgement) -> Iterator[str]:

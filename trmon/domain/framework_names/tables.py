@@ -13,7 +13,6 @@ import msgspec
 from trmon_client.core.wire.messages import decodable
 
 HOME_MADE = "home-made"
-"""The section of names that trainers of no framework use."""
 
 
 class Meaning(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -139,7 +138,10 @@ def _table(name: str, own: _Section, base: _Section) -> MetricTable:
     return MetricTable(
         framework=name,
         files=own.files,
-        signals={theirs: _meaning(ours) for theirs, ours in {**own.signals, **signals, **own.signals}.items()},
+        signals={
+            theirs: Meaning(signal=ours) if isinstance(ours, str) else ours
+            for theirs, ours in {**own.signals, **signals, **own.signals}.items()
+        },
         left_out={**own.left_out, **{name: why for name, why in base.left_out.items() if name not in own.signals}},
         components=_joined(own.components, base.components),
         prefixes=_joined(own.prefixes, base.prefixes),
@@ -153,7 +155,3 @@ def _table(name: str, own: _Section, base: _Section) -> MetricTable:
 
 def _joined(own: tuple[str, ...], base: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*own, *base)))
-
-
-def _meaning(ours: str | Meaning) -> Meaning:
-    return Meaning(signal=ours) if isinstance(ours, str) else ours

@@ -32,9 +32,7 @@ SCALARS = ("loss", *TRAINER_SCALARS)
 LARGEST_STEP = 2**53
 """The largest number that is exact as a float."""
 COUNTS = ("n_tokens",)
-"""Counts of a batch that a diagnosis reads."""
 UNKNOWN_NAME = "unknown name"
-"""Why a name that no table has is ignored."""
 _SIGNAL_NAMES = {*SIGNALS, *DERIVED, *COUNTS}
 _TRMON_NAMES = {*_SIGNAL_NAMES, *SCALARS}
 _PAIR_STEMS = {name.removeprefix(f"{pair}_") for pair in PAIRS for name in _TRMON_NAMES if name.startswith(f"{pair}_")}
@@ -43,10 +41,7 @@ Recognised: TypeAlias = MetricTable | None | Literal["recognise"]
 
 
 def recognise(names: Collection[str]) -> MetricTable | None:
-    """Return the table of the framework that has the names; None if they are not those of one.
-
-    A framework has a name among them that no other has, or three names, parts of its metrics included.
-    """
+    """Return the table of the framework that alone has one of the names, or three of them; None if there is none."""
     return _recognised(tuple(names))
 
 
@@ -57,22 +52,18 @@ def _recognised(names: tuple[str, ...]) -> MetricTable | None:
     for table in FRAMEWORKS:
         known = [tables for tables in knowing if table in tables]
         has_own = any(all(other.family == table.family for other in tables) for tables in known)
-        parts = sum(table not in tables and _has_part(table, name) for name, tables in zip(names, knowing, strict=True))
+        parts = sum(
+            table not in tables and bool(table.components) and table.name_in_table(name) in table.components
+            for name, tables in zip(names, knowing, strict=True)
+        )
         if (has_own or len(known) + parts >= NAMES_OF_A_FRAMEWORK) and (has_own, len(known)) > most:
             best, most = table, (has_own, len(known))
     return best
 
 
-def _has_part(table: MetricTable, name: str) -> bool:
-    return bool(table.components) and table.name_in_table(name) in table.components
-
-
 @lru_cache(maxsize=8192)
 def _tables_with(name: str) -> tuple[MetricTable, ...]:
-    """Return the tables that have a name; none for names that any trainer uses and for stems of trmon's.
-
-    A name of trmon's counts where a table has it to the letter: `reward_mean` is no `reward/mean` of a framework.
-    """
+    """Return the tables that have a name; names that any trainer uses have none, trmon's own only to the letter."""
     if normal_form(name) in COMMON_NAMES or name in _PAIR_STEMS:
         return ()
     keys = ((table, table.name_in_table(name)) for table in ALL_TABLES)
@@ -136,13 +127,14 @@ def translate(
     update = _first_step(metrics, reading.updates)
     found = dict(_signals(numbers, reading))
     read = {name for name, _ in found.values()}
+    values = (numbers.get(name) for name in reading.step_seconds)
     return Translation(
         signals={signal: value for signal, (_, value) in found.items()},
         names={signal: name for signal, (name, _) in found.items()},
         step=_first_step(metrics, reading.steps) if update is None else None,
         update=update,
         framework=table.framework if table and any(trmon_name(name) is None for name in read) else None,
-        step_seconds=_step_seconds(numbers, reading.step_seconds),
+        step_seconds=next((value for value in values if value is not None and math.isfinite(value)), math.nan),
         others={name: value for name, value in numbers.items() if name not in read and value is not None},
         ignored=tuple(
             IgnoredName(name, _why(name, table, is_number=value is not None))
@@ -352,26 +344,16 @@ def _nonfinite(
         if value is None or is_number(value):
             continue
         if name in signals:
-            if not _may_be_nan(signals[name], name):
+            signal = signals[name]
+            is_own = signal in _SIGNAL_NAMES and (name in _SIGNAL_NAMES or name in _PAIR_STEMS)
+            if not (is_own or signal.endswith("prob_pearson") or signal == "eval_reward"):
                 yield name
         elif table is not None and (key := table.name_in_table(name)) is not None and key not in table.components:
             yield name
 
 
-def _may_be_nan(signal: str, name: str) -> bool:
-    """Whether NaN is a legal value: for trmon's own signals, and for what cannot be computed in each step."""
-    is_own = signal in _SIGNAL_NAMES and (name in _SIGNAL_NAMES or name in _PAIR_STEMS)
-    return is_own or signal.endswith("prob_pearson") or signal == "eval_reward"
-
-
-def _step_seconds(numbers: Mapping[str, float | None], names: tuple[str, ...]) -> float:
-    values = (numbers.get(name) for name in names)
-    return next((value for value in values if value is not None and math.isfinite(value)), math.nan)
-
-
 @lru_cache(maxsize=8192)
 def _why(name: str, table: MetricTable | None, *, is_number: bool) -> str:
-    """Return why a name is ignored."""
     for known in _tables(table):
         key = known.name_in_table(name)
         if key is None:

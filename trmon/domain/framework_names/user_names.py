@@ -45,12 +45,9 @@ def parse_mapped(lines: Iterable[str], *, source: str) -> dict[str, str]:
             raise InvalidInput(source, f"expected NAME=SIGNAL, such as my_reward=reward_mean, got {line!r}")
         known = trmon_name(signal)
         if known is None:
-            raise InvalidInput(source, f"trmon has no signal {signal!r}{_did_you_mean(signal)}")
+            near = get_close_matches(signal, trmon_names(), n=SUGGESTIONS)
+            hint = f"did you mean {' or '.join(near)}?" if near else "docs/reference/signals.md lists them"
+            raise InvalidInput(source, f"trmon has no signal {signal!r}; {hint}")
         if mapped.setdefault(name, known) != known:
             raise InvalidInput(source, f"{name!r} is mapped to {mapped[name]} and to {known}; keep one")
     return mapped
-
-
-def _did_you_mean(signal: str) -> str:
-    near = get_close_matches(signal, trmon_names(), n=SUGGESTIONS)
-    return f"; did you mean {' or '.join(near)}?" if near else "; docs/reference/signals.md lists them"

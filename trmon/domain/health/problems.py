@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from trmon.domain.alerts.alert import Alert
 from trmon.domain.findings.catalogue import builtin_catalogue
@@ -67,7 +67,8 @@ def problems_of(
     worst_first = sorted(firing, key=lambda alert: (list(Severity).index(alert.severity), alert.step))
     duplicates = [_of_alert(alert) for alert in worst_first if alert.rule == DUPLICATE_TRAINERS_RULE]
     quarantine = [_of_alert(alert) for alert in worst_first if alert.rule == QUARANTINE_RULE]
-    others = [_of_alert(alert) for alert in worst_first if _is_of_signals(alert, incident)]
+    told = {DUPLICATE_TRAINERS_RULE, QUARANTINE_RULE, "" if incident is None else incident.cause}
+    others = [_of_alert(alert) for alert in worst_first if not alert.is_incident and alert.rule not in told]
     if incident is not None:
         return (_of_incident(incident, run, judgement), *duplicates, *quarantine, *others)
     found = [] if judgement is None or not judgement.is_ill else list(_of_judgement(judgement, run))
@@ -80,11 +81,6 @@ def symptoms_in_words(problems: Sequence[RunProblem]) -> str:
     names = list(dict.fromkeys(problem.short for problem in problems[1:]))
     more = f" and {len(names) - MAX_SYMPTOMS} more" if len(names) > MAX_SYMPTOMS else ""
     return f"; also {', '.join(names[:MAX_SYMPTOMS])}{more}" if names else ""
-
-
-def _is_of_signals(alert: Alert, incident: Incident | None) -> bool:
-    is_cause = incident is not None and alert.rule == incident.cause
-    return not alert.is_incident and not is_cause and alert.rule not in (DUPLICATE_TRAINERS_RULE, QUARANTINE_RULE)
 
 
 def _of_alert(alert: Alert) -> RunProblem:
@@ -115,9 +111,7 @@ def _of_judgement(judgement: Judgement, run: Run) -> Sequence[RunProblem]:
     lead, *others = [found for found in judgement.findings if found.severity is not Severity.INFO]
     assert judgement.since is not None
     first = _of_finding(lead, run, last_good=judgement.last_good.step if judgement.last_good else None)
-    leading = RunProblem(
-        cause=first.cause, words=illness_words(judgement), since_step=judgement.since.step, todo=first.todo
-    )
+    leading = replace(first, words=illness_words(judgement), since_step=judgement.since.step)
     rest = (_of_finding(one, run, last_good=one.last_good.step if one.last_good else None) for one in others)
     return (leading, *rest)
 

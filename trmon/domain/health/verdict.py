@@ -63,10 +63,7 @@ def known_judgement(run: Run, judgement: Judgement | None) -> Judgement | None:
 
 
 def standing_incident(run: Run, incident: Incident | None) -> Incident | None:
-    """Return a run's newest incident if it is open, or if it stood when the run finished.
-
-    A run that was started again after that end, and finished without an incident, has none.
-    """
+    """Return a run's newest incident if it is open, or stood when the run finished and did not start again since."""
     if incident is None or incident.is_open:
         return incident
     alert = incident.alert
@@ -76,21 +73,23 @@ def standing_incident(run: Run, incident: Incident | None) -> Incident | None:
 
 
 def verdict_of(inputs: VerdictInputs, *, now: float) -> RunVerdict:
-    """Return the verdict on a run.
+    """Return the verdict on a run: a crash, act, a stall, watch, else the judge's word. Source: findings, section 3.
 
-    A crash comes first. Otherwise an open incident or a firing page means `act`, a stall comes next, and a warning or
-    a finding means `watch`. Without problems the verdict is the judge's word.
     Args: now: seconds since the epoch.
-    Source: findings, section 3.
     """
     run, incident, judgement = inputs.run, inputs.standing_incident, inputs.known_judgement
-    firing = [alert for alert in inputs.alerts if _counts(alert)]
+    firing = [
+        alert
+        for alert in inputs.alerts
+        if alert.state is AlertState.FIRING and alert.severity is not Severity.INFO and alert.rule not in STATE_RULES
+    ]
     problems = problems_of(run, firing, incident=incident, judgement=judgement)
     if run.state is RunState.FINISHED and not firing:
         return _finished(inputs, problems, now=now)
     severities = {alert.severity for alert in firing} | ({incident.severity} if incident is not None else set())
     if run.state is RunState.CRASHED:
-        return _crashed(inputs, problems)
+        error = (run.end_phrase or "the trainer ended with an error")[:MAX_ERROR_LENGTH]
+        return _stopped(inputs, problems, RunVerdict(kind=VerdictKind.CRASHED, why=f"{error}{_at(run)}"))
     if Severity.PAGE in severities:
         return _problem_verdict(VerdictKind.ACT, problems)
     if run.state is RunState.STALLED:
@@ -98,11 +97,6 @@ def verdict_of(inputs: VerdictInputs, *, now: float) -> RunVerdict:
     if problems:
         return _problem_verdict(VerdictKind.WATCH, problems)
     return _without_problems(inputs)
-
-
-def _counts(alert: Alert) -> bool:
-    is_told = alert.severity is not Severity.INFO and alert.rule not in STATE_RULES
-    return is_told and alert.state is AlertState.FIRING
 
 
 def urgency_of(verdict: RunVerdict, *, alerts: Sequence[Alert], acked: frozenset[str]) -> Urgency:
@@ -116,16 +110,9 @@ def urgency_of(verdict: RunVerdict, *, alerts: Sequence[Alert], acked: frozenset
 
 
 def _problem_verdict(kind: VerdictKind, problems: Sequence[RunProblem], *, ended: str = "") -> RunVerdict:
-    """Return a verdict that names the leading problem, and its symptoms in brief."""
     first = problems[0]
     why = f"{first.words}{symptoms_in_words(problems)}{ended}"
     return RunVerdict(kind=kind, why=why, since_step=first.since_step, todo=first.todo or None, cause=first.cause)
-
-
-def _crashed(inputs: VerdictInputs, problems: Sequence[RunProblem]) -> RunVerdict:
-    run = inputs.run
-    error = (run.end_phrase or "the trainer ended with an error")[:MAX_ERROR_LENGTH]
-    return _stopped(inputs, problems, RunVerdict(kind=VerdictKind.CRASHED, why=f"{error}{_at(run)}"))
 
 
 def _stalled(inputs: VerdictInputs, problems: Sequence[RunProblem], *, now: float) -> RunVerdict:
@@ -137,7 +124,6 @@ def _stalled(inputs: VerdictInputs, problems: Sequence[RunProblem], *, now: floa
 
 
 def _stopped(inputs: VerdictInputs, problems: Sequence[RunProblem], verdict: RunVerdict) -> RunVerdict:
-    """Return the verdict on a run that stopped, with what was wrong before."""
     before = f"; before: {problems[0].words}" if problems else ""
     todo = next((alert.runbook for alert in inputs.alerts if alert.rule == inputs.run.state.value), None)
     since_step = problems[0].since_step if problems else inputs.run.last_step
@@ -147,8 +133,9 @@ def _stopped(inputs: VerdictInputs, problems: Sequence[RunProblem], verdict: Run
 
 def _finished(inputs: VerdictInputs, problems: Sequence[RunProblem], *, now: float) -> RunVerdict:
     """Return how a run ended; it keeps that, but a day later nobody needs to investigate."""
-    run, judgement = inputs.run, inputs.known_judgement
-    if problems and _ended_ill(inputs):
+    run, judgement, incident = inputs.run, inputs.known_judgement, inputs.standing_incident
+    severity = Severity.INFO if incident is None else incident.severity
+    if problems and how_run_ends(judgement, severity=severity) == ENDED_ILL:
         is_past = now - (run.last_report_at or run.created_at) >= REVIEW_SECONDS
         verdict = _problem_verdict(VerdictKind.ENDED_ILL, problems, ended=f"; ended{_at(run)}")
         return replace(verdict, is_calm=is_past, todo=None if is_past else verdict.todo)
@@ -157,13 +144,6 @@ def _finished(inputs: VerdictInputs, problems: Sequence[RunProblem], *, now: flo
         return replace(verdict, why=f"ended{_at(run)} with an open warning: {verdict.why}")
     words = "" if judgement is None else f", {words_of(judgement)}"
     return RunVerdict(kind=VerdictKind.FINISHED, why=f"ended{_at(run)}{words}")
-
-
-def _ended_ill(inputs: VerdictInputs) -> bool:
-    """Whether a page stood at the end, or the reward had fallen; of an incident that a rule leads, whether it paged."""
-    incident = inputs.standing_incident
-    severity = Severity.INFO if incident is None else incident.severity
-    return how_run_ends(inputs.known_judgement, severity=severity) == ENDED_ILL
 
 
 def _without_problems(inputs: VerdictInputs) -> RunVerdict:

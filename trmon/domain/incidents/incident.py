@@ -15,7 +15,6 @@ QUIET_STEPS = 50
 CAUSE_LABEL, TITLE_LABEL, REMEDY_LABEL = "cause", "title", "remedy"
 LAST_GOOD_LABEL = "last_good_step"
 ENDED_ILL, OPEN_WARNING = "ended ill", "finished with an open warning"
-"""How a run finished while its incident stood."""
 PREDICTION = "collapse_risk"
 """The finding that predicts: while it leads an incident, nothing has broken yet."""
 

@@ -50,13 +50,6 @@ class IncidentStep:
     recent_ends: int = 0
     is_last: bool = False
 
-    @property
-    def opens_incident(self) -> bool:
-        """Whether an incident opens: at once with a page or at the end of the run, else after the steps of waiting."""
-        first = min(self.firing, key=lambda alert: (alert.attempt_id, alert.step), default=None)
-        is_paged = any(alert.severity is Severity.PAGE for alert in self.firing)
-        return first is not None and (is_paged or self.has_waited_for(first))
-
     def has_waited_for(self, alert: Alert) -> bool:
         """Whether so many steps have passed since an alert began that its cause would be known, or none follows."""
         is_older = alert.attempt_id < self.key.attempt_id
@@ -83,7 +76,10 @@ def follow_incident(incident: Incident | None, step: IncidentStep) -> tuple[Inci
     It is over, too, when its run finishes while no alert fires, or only a prediction.
     """
     if incident is None or not incident.is_open:
-        return _opened(step) if step.opens_incident and step.leader is not None else (incident, None)
+        first = min(step.firing, key=lambda alert: (alert.attempt_id, alert.step), default=None)
+        is_paged = any(alert.severity is Severity.PAGE for alert in step.firing)
+        opens = first is not None and (is_paged or step.has_waited_for(first))
+        return _opened(step) if opens and step.leader is not None else (incident, None)
     if step.firing and not (step.is_last and incident.is_prediction and len(step.firing) == 1):
         return _continued(incident, step)
     quiet = incident.quiet_steps + 1
@@ -151,15 +147,11 @@ def _continued(incident: Incident, step: IncidentStep) -> tuple[Incident, Transi
     if not is_told and alert.labels == incident.alert.labels:
         return incident, None
     changed = structs.replace(incident, alert=alert)
-    if not is_told or incident.updates >= _updates_allowed(severity):
+    # The last update is kept for the incident's becoming a page, which must be told.
+    if not is_told or incident.updates >= (MAX_UPDATES if severity is Severity.PAGE else MAX_UPDATES - 1):
         return changed, Transition(track=AlertTrack(alert=alert), reason=TransitionReason.FIRING, alert=alert)
     reason = TransitionReason.WORSENED if worsens else TransitionReason.REVISED
     return structs.replace(changed, updates=incident.updates + 1), _transition(alert, reason=reason, key=step.key)
-
-
-def _updates_allowed(severity: Severity) -> int:
-    """Return the updates an incident may have; the last one is kept for its becoming a page, which must be told."""
-    return MAX_UPDATES if severity is Severity.PAGE else MAX_UPDATES - 1
 
 
 def _led_by(alert: Alert, leader: Alert, step: IncidentStep) -> Alert:

@@ -54,10 +54,7 @@ def withhold_batch(closing: ClosingBatch, error: Exception | str) -> BatchChange
 
 
 def replay_row(row: BatchRow, *, context: PassContext, pipeline_state: PipelineState) -> PipelineState:
-    """Return the pipeline state after a stored row; it skips a row that cannot be folded.
-
-    The alerts that the row raised are discarded: they were written together with the row.
-    """
+    """Return the pipeline state after a stored row, whose alerts were written with it; a row that fails is skipped."""
     try:
         return evaluate_row(
             fold_row(ClosingRow(context=context, pipeline_state=pipeline_state, row=row, is_stored=True))

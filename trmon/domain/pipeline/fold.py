@@ -48,19 +48,18 @@ def fold_row(closing: ClosingRow) -> ClosingRow:
         judged, pipeline_state = judge_pending(pipeline_state, context=closing.context)
     pipeline_state, baseline = _baseline(pipeline_state, row, context=closing.context, is_stored=closing.is_stored)
     historical = {STEP_SECONDS: pipeline_state.step_seconds, **baseline}
+    gauge_keys = pipeline_state.gauge_keys
     if is_gauge:
         features = pipeline_state.features.with_row(
             row.numbers, with_canonical(row.scalars), begins_step=began_step, is_rollout=row.key.update is None
         )
-        pipeline_state = structs.replace(pipeline_state, features=features)
         historical |= features.after.signals()
+        gauge_keys = (*(gauge_keys if began_step else gauge_keys[:-1]), row.key)[-GAUGE_KEYS:]
     else:
         features = pipeline_state.features.with_update(row.numbers)
-        pipeline_state = structs.replace(pipeline_state, features=features)
-    gauge_keys = pipeline_state.gauge_keys
-    if is_gauge:
-        gauge_keys = (*(gauge_keys if began_step else gauge_keys[:-1]), row.key)[-GAUGE_KEYS:]
-    pipeline_state = structs.replace(pipeline_state, ordinal=row.ordinal, folded=row.key, gauge_keys=gauge_keys)
+    pipeline_state = structs.replace(
+        pipeline_state, features=features, ordinal=row.ordinal, folded=row.key, gauge_keys=gauge_keys
+    )
     folded_row = _with(row, historical)
     pipeline_state = with_row(pipeline_state, folded_row, begins_step=began_step, is_gauge=is_gauge)
     return replace(
@@ -144,9 +143,13 @@ def detect_findings(closing: ClosingRow) -> ClosingRow:
     """
     if not closing.folded:
         return closing
-    context, row = closing.context, closing.row
-    numbers = row.numbers
-    pipeline_state = _with_memory(closing.pipeline_state, row, numbers, context=context, is_gauge=closing.is_gauge)
+    context, row, state = closing.context, closing.row, closing.pipeline_state
+    numbers, remembered = row.numbers, context.rules.remembered
+    of_updates = _after(state.update_memory, row, numbers, remembered=remembered[RowSelection.EVERY_UPDATE])
+    of_gauges = state.memory
+    if closing.is_gauge:
+        of_gauges = _after(of_gauges, row, numbers, remembered=remembered[RowSelection.GAUGE])
+    pipeline_state = structs.replace(state, memory=of_gauges, update_memory=of_updates)
     final: list[tuple[Rule, RuleFinding]] = []
     provisional = dict(pipeline_state.provisional)
     if closing.began_step:
@@ -169,8 +172,6 @@ def detect_findings(closing: ClosingRow) -> ClosingRow:
 def reconsider(row: BatchRow, *, context: PassContext, pipeline_state: PipelineState) -> tuple[BatchRow, PipelineState]:
     """Return the row with its features, and the state, after scalars arrived for the gauge row of its newest step.
 
-    Rules over scalars read the row again.
-
     Findings of earlier steps, and of the last step of a run that ended, are final: later scalars change only the
     stored row.
     """
@@ -191,19 +192,6 @@ def reconsider(row: BatchRow, *, context: PassContext, pipeline_state: PipelineS
     found, _ = _findings(reading, row, numbers, pipeline_state=pipeline_state)
     updated = {rule.name: finding for rule, finding in found if rule.name in pipeline_state.provisional}
     return row, structs.replace(pipeline_state, provisional={**pipeline_state.provisional, **updated})
-
-
-def _with_memory(
-    pipeline_state: PipelineState, row: BatchRow, numbers: Numbers, *, context: PassContext, is_gauge: bool
-) -> PipelineState:
-    remembered = context.rules.remembered
-    of_updates = _after(pipeline_state.update_memory, row, numbers, remembered=remembered[RowSelection.EVERY_UPDATE])
-    of_gauges = (
-        _after(pipeline_state.memory, row, numbers, remembered=remembered[RowSelection.GAUGE])
-        if is_gauge
-        else pipeline_state.memory
-    )
-    return structs.replace(pipeline_state, memory=of_gauges, update_memory=of_updates)
 
 
 def _after(memory: SignalMemory, row: BatchRow, numbers: Numbers, *, remembered: RememberedSignals) -> SignalMemory:

@@ -40,10 +40,7 @@ def values_of(row: BatchRow) -> dict[str, float]:
 
 
 def with_row(pipeline_state: PipelineState, row: BatchRow, *, begins_step: bool, is_gauge: bool) -> PipelineState:
-    """Return the state whose pending row has the values of one more row of its step.
-
-    `judge_pending` comes first where a step begins; a row of a step that is judged already changes nothing.
-    """
+    """Return the state whose pending row has the values of one more row; of a step that is judged nothing changes."""
     values, pending = values_of(row), pipeline_state.pending
     if pending is None and not begins_step:
         return pipeline_state
@@ -68,10 +65,7 @@ def pending_values(pending: PendingRow) -> dict[str, float]:
 def judge_pending(
     pipeline_state: PipelineState, *, context: PassContext, is_last: bool = False
 ) -> tuple[tuple[Transition, ...], PipelineState]:
-    """Return the transitions of the findings after the pending row, and the state without it.
-
-    Args: is_last: whether no row follows.
-    """
+    """Return the transitions of the findings after the pending row, and the state. Args: is_last: no row follows."""
     pending, former = pipeline_state.pending, pipeline_state.judge
     judge = context.rules.judge
     if pending is not None:

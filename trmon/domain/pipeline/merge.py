@@ -21,8 +21,7 @@ from trmon_client.core.columns import Columns
 class ClosingBatch:
     """The input of the pipeline: a closed batch, or with `former` the revision of a row.
 
-    `scalars` arrived in separate messages. `beside` was set aside since the batch before, and is of no
-    batch, or of one that was told already.
+    `scalars` arrived in separate messages; `other_quarantined` was set aside since the batch before.
     """
 
     context: PassContext
@@ -67,15 +66,10 @@ def measure_batch(columns: Columns) -> dict[str, float]:
     found["alpha_mismatch_share"] = AlphaSplit.of_signals(found).mismatch_share
     found["engine_lag"] = engine_lag(columns)
     found["staleness_lag"] = staleness_lag(columns, version_lag=found.get("version_lag_max", math.nan))
-    limits = _bounds(columns)
+    try:
+        limits = bounds.batch_bounds(columns)
+    except ValueError:  # A client sent a KL below zero.
+        limits = bounds.UNKNOWN
     found |= {"bound_adaptive": limits.adaptive, "bound_trpo": limits.trpo}
     found["bound_vacuous"] = math.nan if limits.vacuous is None else float(limits.vacuous)
     return found
-
-
-def _bounds(columns: Columns) -> bounds.ErrorBounds:
-    """Return the error bounds, unknown if a client sent a KL below zero."""
-    try:
-        return bounds.batch_bounds(columns)
-    except ValueError:
-        return bounds.UNKNOWN

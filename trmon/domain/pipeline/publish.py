@@ -9,7 +9,7 @@ from msgspec import structs
 from trmon.domain.alerts.alert import Alert, AlertEvent, AlertState
 from trmon.domain.alerts.delivery import Delivery
 from trmon.domain.alerts.notification import NotifiedCause, build_notification
-from trmon.domain.alerts.transitions import Transition, TransitionReason
+from trmon.domain.alerts.transitions import Transition
 from trmon.domain.batches.batch import BatchRow, DecisionRow
 from trmon.domain.findings.remedies import remedy_of
 from trmon.domain.incidents.incident import Incident
@@ -125,7 +125,19 @@ def publish_transitions(
         alert_events=tuple(transition.event for transition in changed if transition.event is not None),
         deliveries=tuple(delivery for transition in changed for delivery in transition_deliveries(transition, context)),
         events=tuple(
-            _alert_event(transition.alert, transition.event, reason=transition.reason)
+            Event(
+                kind="alert",
+                data={
+                    "identity": transition.alert.identity,
+                    "rule": transition.alert.rule,
+                    "severity": transition.alert.severity.value,
+                    "state": transition.event.state.value,
+                    "reason": transition.reason.value,
+                    "step": transition.event.step,
+                    "summary": transition.event.summary,
+                },
+                at=transition.event.at,
+            )
             for transition in changed
             if transition.alert is not None and transition.event is not None
         ),
@@ -141,20 +153,4 @@ def batch_event(row: BatchRow, *, at: float) -> Event:
         kind="batch",
         data={**place, **state, **{name: json_number(reader[name]) for name in ("mask_rate", "kl_k3", "reward_mean")}},
         at=at,
-    )
-
-
-def _alert_event(alert: Alert, event: AlertEvent, *, reason: TransitionReason) -> Event:
-    return Event(
-        kind="alert",
-        data={
-            "identity": alert.identity,
-            "rule": alert.rule,
-            "severity": alert.severity.value,
-            "state": event.state.value,
-            "reason": reason.value,
-            "step": event.step,
-            "summary": event.summary,
-        },
-        at=event.at,
     )

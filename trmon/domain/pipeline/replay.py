@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,6 @@ import numpy as np
 from trmon.domain.analysis.whatif import WeightTotal
 from trmon.domain.batches.batch import DecisionRow, PolicyRole
 from trmon.domain.findings.configuration import config_number
-from trmon.domain.identity import BatchKey
 from trmon.domain.pipeline.merge import ClosingBatch, MergedBatch, ReportPart
 from trmon.domain.policies import PolicyRegistry, PolicyVersion
 from trmon.domain.signals.derived_signals import SHADOW_PREFIX
@@ -199,7 +198,19 @@ def replay_decisions(closing: ClosingBatch, merged: MergedBatch) -> ReplayedDeci
         signals={**active_signals, **rates},
         decisions=(
             _active_row(closing, merged, active, mask_rate=active_signals["mask_rate"]),
-            *_shadow_rows(closing.batch.key, shadows.values()),
+            *[
+                DecisionRow(
+                    key=closing.batch.key,
+                    policy_hash=decision.policy.hash,
+                    policy_name=decision.policy.name,
+                    role=PolicyRole.SHADOW,
+                    counts=decision.counts(),
+                    mask_rate=decision.mask_rate,
+                    accepted=pack_bits(decision.accepted),
+                )
+                for decision in shadows.values()
+                if decision is not None
+            ],
         ),
         mismatches=active.mismatches,
         unreplayed=active.unreplayed,
@@ -207,10 +218,7 @@ def replay_decisions(closing: ClosingBatch, merged: MergedBatch) -> ReplayedDeci
 
 
 def _replay_active(merged: MergedBatch, cache: StatisticCache, *, policies: PolicyRegistry) -> _ActiveDecision:
-    """Decide each report by the policy that it names, over its own columns.
-
-    Ranks may have different policy versions, and merged columns are only as exact as the least exact report.
-    """
+    """Decide each report by the policy that it names, over its own columns: merged ones are less exact."""
     bits = np.concatenate([unpack_bits(part.stored.accepted, part.columns.n_sequences) for part in merged.parts])
     reasons: Counter[str] = Counter()
     mismatches = unreplayed = 0
@@ -235,10 +243,7 @@ def _replay_active(merged: MergedBatch, cache: StatisticCache, *, policies: Poli
 def _decided_together(
     merged: MergedBatch, cache: StatisticCache
 ) -> list[tuple[tuple[ReportPart, ...], StatisticCache, slice]]:
-    """Return groups of parts that one decision can cover, with their cache and their rows.
-
-    Parts with one policy and the same kinds of columns form one group, so a batch of 64 ranks costs one decision.
-    """
+    """Return the parts that one decision covers, of one policy and kind of columns, with their cache and their rows."""
     if len(merged.parts) == 1 or len({_decision_inputs(part) for part in merged.parts}) == 1:
         return [(merged.parts, cache, slice(None))]
     return [((part,), StatisticCache(part.columns), part.rows) for part in merged.parts]
@@ -305,19 +310,3 @@ def _active_row(
         mask_rate=mask_rate,
         accepted=pack_bits(active.accepted),
     )
-
-
-def _shadow_rows(key: BatchKey, shadows: Iterable[Decision | None]) -> list[DecisionRow]:
-    return [
-        DecisionRow(
-            key=key,
-            policy_hash=decision.policy.hash,
-            policy_name=decision.policy.name,
-            role=PolicyRole.SHADOW,
-            counts=decision.counts(),
-            mask_rate=decision.mask_rate,
-            accepted=pack_bits(decision.accepted),
-        )
-        for decision in shadows
-        if decision is not None
-    ]

@@ -110,33 +110,28 @@ def _test(entry: object, place: str) -> RuleTest:
 
 
 def _series(value: object, place: str) -> dict[str, tuple[float | None, ...]]:
-    given = values.yaml_mapping(value, place)
+    given, found = values.yaml_mapping(value, place), {}
     for name in given:
         if not is_known_signal(name):
             raise InvalidInput(f"{place}.{name}", f"is not a known signal{did_you_mean(name, signal_names())}")
-    return {name: series_values(_quoted(text, f"{place}.{name}"), f"{place}.{name}") for name, text in given.items()}
-
-
-def _quoted(value: object, place: str) -> str:
-    """Return a quoted string; YAML reads a bare 0x9 as a hexadecimal number."""
-    if not isinstance(value, str):
-        raise InvalidInput(place, f"must be quoted text, such as '0x9', and is {values.yaml_type_name(value)}")
-    return value
+    for name, text in given.items():
+        here = f"{place}.{name}"
+        if not isinstance(text, str):  # YAML reads a bare 0x9 as a hexadecimal number.
+            raise InvalidInput(here, f"must be quoted text, such as '0x9', and is {values.yaml_type_name(text)}")
+        found[name] = series_values(text, here)
+    return found
 
 
 def _alerts(value: object, place: str) -> tuple[ExpectedAlert, ...]:
-    entries = [] if value == [] else values.yaml_list(value, place)
-    return tuple(_expected(entry, f"{place}[{i}]") for i, entry in enumerate(entries))
-
-
-def _expected(entry: object, place: str) -> ExpectedAlert:
-    given = values.yaml_mapping(entry, place)
-    values.reject_unknown_keys(given, place, "rule", "state", "step")
-    return ExpectedAlert(
-        rule=values.yaml_text(given.get("rule"), f"{place}.rule"),
-        state=_one_of(*(state.value for state in REPORTED_STATES))(given.get("state"), f"{place}.state"),
-        step=values.yaml_steps(given.get("step"), f"{place}.step"),
-    )
+    read_state, found = _one_of(*(state.value for state in REPORTED_STATES)), []
+    for i, entry in enumerate([] if value == [] else values.yaml_list(value, place)):
+        here = f"{place}[{i}]"
+        given = values.yaml_mapping(entry, here)
+        values.reject_unknown_keys(given, here, "rule", "state", "step")
+        rule = values.yaml_text(given.get("rule"), f"{here}.rule")
+        state = read_state(given.get("state"), f"{here}.state")
+        found.append(ExpectedAlert(rule, state, values.yaml_steps(given.get("step"), f"{here}.step")))
+    return tuple(found)
 
 
 def _one_of(*allowed: str) -> Any:
@@ -183,7 +178,10 @@ def run_rule_test(test: RuleTest, rules: RuleSet) -> tuple[ExpectedAlert, ...]:
 
 def _rows(test: RuleTest) -> Iterator[tuple[BatchRow, dict[str, float]]]:
     """Yield one row per step, and the signals that the test gives."""
-    names = [_full_name(name, test.primary) for name in test.series]
+    names = [
+        name if name in series_names() or is_scalar(name) or SHADOW_PREFIX in name else f"{test.primary}_{name}"
+        for name in test.series
+    ]
     for step, numbers in enumerate(zip_longest(*test.series.values())):
         given = {name: value for name, value in zip(names, numbers, strict=True) if value is not None}
         scalars = {name.removeprefix(SCALAR_PREFIX): value for name, value in given.items() if is_scalar(name)}
@@ -200,11 +198,6 @@ def _rows(test: RuleTest) -> Iterator[tuple[BatchRow, dict[str, float]]]:
             scalars=scalars,
         )
         yield row, signals
-
-
-def _full_name(name: str, primary: Pair) -> str:
-    """Return the name of a signal; one without its pair is of the primary pair."""
-    return name if name in series_names() or is_scalar(name) or SHADOW_PREFIX in name else f"{primary}_{name}"
 
 
 def _reported_alerts(transitions: tuple[Transition, ...]) -> Iterator[ExpectedAlert]:

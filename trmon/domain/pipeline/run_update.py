@@ -20,7 +20,6 @@ from trmon.domain.signals.derived_signals import SHADOW_PREFIX
 from trmon_client.core.policies.policy import Policy
 
 BOUNDS: Mapping[str, str] = {"adaptive": "bound_adaptive", "trpo": "bound_trpo"}
-"""The kinds of error bound and the signals that hold them."""
 
 
 def judgement_in(outlook: Mapping[str, Any]) -> Judgement | None:

@@ -101,10 +101,8 @@ class PipelineState(msgspec.Struct, frozen=True, kw_only=True):
 
     def gauge_key(self, attempt_id: int, step: int) -> BatchKey | None:
         """Return the gauge row of one of the newest steps, or None."""
-        for key in reversed(self.gauge_keys):
-            if (key.attempt_id, key.step) == (attempt_id, step):
-                return key
-        return None
+        keys = reversed(self.gauge_keys)
+        return next((key for key in keys if (key.attempt_id, key.step) == (attempt_id, step)), None)
 
     def skip_batch(self, key: BatchKey, *, ordinal: int) -> PipelineState:
         """Return the state after a batch that cannot be folded: only its place in the order is recorded."""

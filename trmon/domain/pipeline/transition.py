@@ -8,7 +8,7 @@ from functools import partial
 
 from msgspec import structs
 
-from trmon.domain.alerts.alert import Alert, AlertState
+from trmon.domain.alerts.alert import AlertState
 from trmon.domain.alerts.transitions import (
     QUIET,
     AlertText,
@@ -18,7 +18,6 @@ from trmon.domain.alerts.transitions import (
     advance_alert,
     end_alert,
     raise_alert,
-    resolve_alert,
 )
 from trmon.domain.findings.verdict import explains
 from trmon.domain.identity import BatchKey
@@ -38,13 +37,18 @@ from trmon.domain.severity import Severity
 def apply_incident_step(
     pipeline_state: PipelineState, *, context: PassContext, key: BatchKey, at: float, is_last: bool = False
 ) -> tuple[tuple[Transition, ...], PipelineState]:
-    """Return the transition of the run's incident after a step, if there is one, and the state after it.
-
-    Args: is_last: whether the run finished after the step.
-    """
+    """Return the transition of the run's incident after a step, and the state. Args: is_last: the run then finished."""
     steps = pipeline_state.steps
     recent = tuple(ended for ended in pipeline_state.incident_ends if ended > steps - DAMPING_STEPS)
-    firing = _firing(pipeline_state, context)
+    firing = [
+        track.alert
+        for name, track in pipeline_state.tracks.items()
+        if (rule := context.rule(name)) is not None
+        and rule.is_of_health
+        and track.alert is not None
+        and track.alert.state is AlertState.FIRING
+        and track.alert.severity is not Severity.INFO
+    ]
     step = IncidentStep(
         run_id=context.run.id,
         run=str(context.run.key),
@@ -81,21 +85,6 @@ def _with_incident(
     has_ended = incident is not None and not incident.is_open
     ends = (*recent, pipeline_state.steps) if has_ended else recent
     return (transition,), structs.replace(pipeline_state, incident=incident, incident_ends=ends)
-
-
-def _firing(pipeline_state: PipelineState, context: PassContext) -> list[Alert]:
-    """Return the firing alerts of health."""
-    found = []
-    for name, track in pipeline_state.tracks.items():
-        rule = context.rule(name)
-        if (
-            rule is not None
-            and track.alert is not None
-            and track.alert.state is AlertState.FIRING
-            and rule.is_of_health
-        ):
-            found.append(track.alert)
-    return [alert for alert in found if alert.severity is not Severity.INFO]
 
 
 def apply_transitions(closing: ClosingRow) -> ClosingRow:
@@ -156,17 +145,14 @@ def apply_state_change(
                 error=(change.ending and change.ending.phrase) or "no error text",
             )
         elif rule.when.state is not change.state and track.alert is not None:
-            transitions[rule.name] = resolve_alert(track, now=change.at)
+            transitions[rule.name] = end_alert(track, reason=TransitionReason.RESOLVED, now=change.at, is_of_state=True)
     return _with_tracks(pipeline_state, transitions)
 
 
 def apply_duplicate_trainers(
     found: DuplicateTrainers | None, *, context: PassContext, pipeline_state: PipelineState, now: float
 ) -> tuple[tuple[Transition, ...], PipelineState]:
-    """Return the transitions of rules over duplicate trainers; alerts resolve once one of the two trainers is gone.
-
-    Args: found: the pair that has been alive for longest, None without a duplicate.
-    """
+    """Return the transitions of rules over duplicate trainers. Args: found: the oldest pair, None if there is none."""
     transitions: dict[str, Transition] = {}
     for rule in context.rules.over_states:
         if not isinstance(rule.when, TwoTrainersLive):
@@ -180,7 +166,7 @@ def apply_duplicate_trainers(
                     rule, evaluation, context=context, pipeline_state=pipeline_state, key=key, at=now, since=now
                 )
         elif track.alert is not None:
-            transitions[rule.name] = resolve_alert(track, now=now)
+            transitions[rule.name] = end_alert(track, reason=TransitionReason.RESOLVED, now=now, is_of_state=True)
     return _with_tracks(pipeline_state, transitions)
 
 
@@ -226,10 +212,7 @@ def apply_run_end(
 def judge_newest_step(
     *, context: PassContext, pipeline_state: PipelineState
 ) -> tuple[tuple[Transition, ...], PipelineState]:
-    """Return the transitions of the newest step, which is judged although no later one has begun.
-
-    Its incident changes only with them: the next step counts for it, too.
-    """
+    """Return the transitions of the newest step, judged although no later one began; its incident follows only them."""
     transitions, state = judge_pending(pipeline_state, context=context)
     if not any(transition.event for transition in transitions) or state.folded is None:
         return transitions, state

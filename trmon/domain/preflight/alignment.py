@@ -15,10 +15,7 @@ PEARSON = "mismatch_prob_pearson"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdDifference:
-    """The first token whose id differs: its sequence, its position in the trainer's row and both ids.
-
-    An id is None where the row of an engine has ended.
-    """
+    """The first token whose id differs, its place in the trainer, and both ids: None where a row has ended."""
 
     sequence: int
     position: int
@@ -59,7 +56,9 @@ def align(rollout: EngineScores, trainer: EngineScores, *, least_pearson: float)
         if rollout.token_ids is not None and trainer.token_ids is not None:
             at, differs = _equal_prefix(rollout.token_ids[index], trainer.token_ids[index], at, sequence=index)
         if differs is None:
-            only += _counted_once(of_rollout, of_trainer)
+            n = max(len(of_rollout), len(of_trainer))
+            first, second = (np.pad(mask, (0, n - len(mask))) for mask in (of_rollout, of_trainer))
+            only += np.array([np.count_nonzero(first & ~second), np.count_nonzero(second & ~first)])
         else:
             differences.append(differs)
         positions.append(at)
@@ -97,13 +96,6 @@ def _in_both(of_rollout: Any, of_trainer: Any) -> tuple[Any, Any]:
     return both, both
 
 
-def _counted_once(of_rollout: Any, of_trainer: Any) -> Any:
-    """Return how many positions count for the rollout alone and for the trainer alone, [2]."""
-    n = max(len(of_rollout), len(of_trainer))
-    first, second = (np.pad(mask, (0, n - len(mask))) for mask in (of_rollout, of_trainer))
-    return np.array([np.count_nonzero(first & ~second), np.count_nonzero(second & ~first)])
-
-
 def _equal_prefix(
     of_rollout: Any, of_trainer: Any, at: tuple[Any, Any], *, sequence: int
 ) -> tuple[tuple[Any, Any], IdDifference | None]:
@@ -129,11 +121,7 @@ def _difference(of_rollout: Any, of_trainer: Any, at: tuple[int, int], *, sequen
 
 
 def _unshifted(pairs: TokenPairs, *, least_pearson: float) -> tuple[TokenPairs, int]:
-    """Return the pairs as they fit best, and the shift that this undid.
-
-    Log-probs are shifted where the probabilities correlate too badly for engines that agree, and those of neighbouring
-    positions do not.
-    """
+    """Return the pairs as they fit best, and the shift that this undid: probabilities correlate only at a neighbour."""
     if not pairs.signals()[PEARSON] < least_pearson:
         return pairs, 0
     moved = {by: pairs.shifted(by) for by in SHIFTS}

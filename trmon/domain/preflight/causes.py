@@ -10,7 +10,6 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Any
 
 import numpy as np
 from msgspec import structs
@@ -126,7 +125,6 @@ CONSEQUENCES = ("variance_blowup", "moderate_drift")
 ASSUME_SAMPLER = ("support_shift.ratio", "corrupt_logprobs.evidence")
 """Clauses that test whether the rollout sampled the tokens: they say nothing if the trainer did."""
 ZEROS = ("zeros", "end_dropped", "padding")
-"""The clauses of corrupt_logprobs that are about zeros."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,11 +188,12 @@ def preflight(
     signals = pairs.signals()
     variation, tv_is = token_variation(pairs, rollout=rollout, trainer=trainer)
     of_rollout, of_trainer = pairs.flat()
+    is_equal = of_rollout.astype(np.float32) == of_trainer.astype(np.float32)
     is_enough = pairs.n_tokens >= ENOUGH_TOKENS and len(pairs.trainer) >= N_ROWS
     result = PreflightResult(
         sequences=len(trainer.logprobs),
         tokens=pairs.n_tokens,
-        equal_share=_mean(of_rollout.astype(np.float32) == of_trainer.astype(np.float32)),
+        equal_share=float(np.mean(is_equal)) if len(is_equal) else math.nan,
         max_abs_d=float(np.max(np.abs(of_trainer - of_rollout), initial=0.0)),
         tv_p95=float(np.percentile(variation, 95)) if len(variation) else math.nan,
         tv_is=tv_is,
@@ -383,10 +382,6 @@ def _exceeded(result: PreflightResult) -> Iterator[Evidence]:
         value, limit = getattr(result, signal), getattr(limits, signal)
         if value > limit if side == ">" else value < limit:
             yield Evidence(measure=signal, signal=signal, value=value, side=side, limit=limit)
-
-
-def _mean(values: Any) -> float:
-    return float(np.mean(values)) if len(values) else math.nan
 
 
 def _worst(pairs: TokenPairs, *, trainer: EngineScores, n: int) -> tuple[WorstToken, ...]:

@@ -37,7 +37,6 @@ SPAN_MEASURES: dict[str, type[Growth | RelativeToMedian | Slope]] = {
     "relative": RelativeToMedian,
     "slope": Slope,
 }
-"""Measures over `over` steps, by the key that names their signal."""
 MEASURES = ("signal", *SPAN_MEASURES, "zscore", "ratio")
 """The keys that name the signal of a comparison; it has exactly one of them."""
 
@@ -45,10 +44,13 @@ MEASURES = ("signal", *SPAN_MEASURES, "zscore", "ratio")
 def parse_condition(value: object, place: str) -> When:
     """Return a condition. Errors: InvalidInput with the place, the expected and the given value."""
     given = yaml_mapping(value, place)
+    if any(name in given for name in MEASURES):
+        return _comparison(given, place)
     for name, read in _KINDS.items():
         if name in given:
-            return read(given, place)
-    expected = ", ".join(repr(name) for name in _KINDS)
+            reject_unknown_keys(given, place, name)
+            return read(given[name], f"{place}.{name}")
+    expected = ", ".join(repr(name) for name in (*MEASURES, *_KINDS))
     raise InvalidInput(place, f"must have one of {expected}, and has {', '.join(map(repr, given)) or 'nothing'}")
 
 
@@ -88,40 +90,15 @@ def _written_measure(measure: Measure, signal: str) -> dict[str, Any]:
             raise TypeError(f"a measure cannot be a {type(measure).__name__}")
 
 
-def _state(given: Mapping[str, Any], place: str) -> When:
-    reject_unknown_keys(given, place, "state")
-    return InState(yaml_enum(RunState)(given["state"], f"{place}.state"))
-
-
-def _two_trainers(given: Mapping[str, Any], place: str) -> When:
-    reject_unknown_keys(given, place, "side_by_side")
-    return TwoTrainersLive(yaml_seconds(given["side_by_side"], f"{place}.side_by_side"))
-
-
-def _absent(given: Mapping[str, Any], place: str) -> When:
-    reject_unknown_keys(given, place, "absent")
-    return SignalAbsent(_signal(given["absent"], f"{place}.absent"))
-
-
-def _any(given: Mapping[str, Any], place: str) -> When:
-    reject_unknown_keys(given, place, "any")
-    return AnyOf(_parts(given["any"], f"{place}.any"))
-
-
-def _all(given: Mapping[str, Any], place: str) -> When:
-    reject_unknown_keys(given, place, "all")
-    return AllOf(_parts(given["all"], f"{place}.all"))
-
-
 def _parts(value: object, place: str) -> tuple[Condition, ...]:
-    parts = (parse_condition(part, f"{place}[{i}]") for i, part in enumerate(yaml_list(value, place)))
-    return tuple(_require_signals(part, f"{place}[{i}]") for i, part in enumerate(parts))
-
-
-def _require_signals(part: When, place: str) -> Condition:
-    if not isinstance(part, SignalCondition):
-        raise InvalidInput(place, "conditions on the run itself cannot be combined with conditions on signals")
-    return part
+    parts: list[Condition] = []
+    for i, given in enumerate(yaml_list(value, place)):
+        part = parse_condition(given, f"{place}[{i}]")
+        if not isinstance(part, SignalCondition):
+            told = "conditions on the run itself cannot be combined with conditions on signals"
+            raise InvalidInput(f"{place}[{i}]", told)
+        parts.append(part)
+    return tuple(parts)
 
 
 def _comparison(given: Mapping[str, Any], place: str) -> Comparison:
@@ -133,21 +110,17 @@ def _comparison(given: Mapping[str, Any], place: str) -> Comparison:
     signal, measure = _measured(name, given, place)
     bound = ThresholdSide.ABOVE if "above" in given else ThresholdSide.BELOW
     threshold = yaml_number(given[bound.value], f"{place}.{bound.value}")
+    clear = yaml_number(given["clear"], f"{place}.clear") if "clear" in given else threshold
+    if (clear > threshold) if bound is ThresholdSide.ABOVE else (clear < threshold):
+        raise InvalidInput(f"{place}.clear", f"must not be beyond the threshold {threshold:g}, and is {clear:g}")
     return Comparison(
         signal=signal,
         bound=bound,
         threshold=threshold,
-        clear=_clear(given, place, bound=bound, threshold=threshold),
+        clear=clear,
         away_from=yaml_number(given["away_from"], f"{place}.away_from") if "away_from" in given else None,
         measure=measure,
     )
-
-
-def _clear(given: Mapping[str, Any], place: str, *, bound: ThresholdSide, threshold: float) -> float:
-    clear = yaml_number(given["clear"], f"{place}.clear") if "clear" in given else threshold
-    if (clear > threshold) if bound is ThresholdSide.ABOVE else (clear < threshold):
-        raise InvalidInput(f"{place}.clear", f"must not be beyond the threshold {threshold:g}, and is {clear:g}")
-    return clear
 
 
 def _measured(name: str, given: Mapping[str, Any], place: str) -> tuple[str, Measure]:
@@ -159,17 +132,13 @@ def _measured(name: str, given: Mapping[str, Any], place: str) -> tuple[str, Mea
         return _signal(two[0], f"{here}[0]"), RatioOfSignals(_signal(two[1], f"{here}[1]"))
     signal = _signal(given[name], here)
     if name in SPAN_MEASURES:
-        return signal, SPAN_MEASURES[name](_over(given, place))
+        if "over" not in given:
+            raise InvalidInput(f"{place}.over", "is required: the number of steps")
+        over = yaml_steps(given["over"], f"{place}.over")
+        if not 1 <= over <= MAX_SPAN_STEPS:
+            raise InvalidInput(f"{place}.over", f"must be 1 to {MAX_SPAN_STEPS} steps, and is {over}")
+        return signal, SPAN_MEASURES[name](over)
     return signal, ZScore() if name == "zscore" else NewestValue()
-
-
-def _over(given: Mapping[str, Any], place: str) -> int:
-    if "over" not in given:
-        raise InvalidInput(f"{place}.over", "is required: the number of steps")
-    over = yaml_steps(given["over"], f"{place}.over")
-    if not 1 <= over <= MAX_SPAN_STEPS:
-        raise InvalidInput(f"{place}.over", f"must be 1 to {MAX_SPAN_STEPS} steps, and is {over}")
-    return over
 
 
 def _signal(value: object, place: str) -> str:
@@ -183,14 +152,14 @@ def _signal(value: object, place: str) -> str:
     return name
 
 
-_KINDS: dict[str, Callable[[Mapping[str, Any], str], When]] = {
-    **dict.fromkeys(MEASURES, _comparison),
-    "absent": _absent,
-    "any": _any,
-    "all": _all,
-    "state": _state,
-    "side_by_side": _two_trainers,
+_KINDS: dict[str, Callable[[object, str], When]] = {
+    "absent": lambda value, place: SignalAbsent(_signal(value, place)),
+    "any": lambda value, place: AnyOf(_parts(value, place)),
+    "all": lambda value, place: AllOf(_parts(value, place)),
+    "state": lambda value, place: InState(yaml_enum(RunState)(value, place)),
+    "side_by_side": lambda value, place: TwoTrainersLive(yaml_seconds(value, place)),
 }
+"""The conditions that have one key, by that key; comparisons have several."""
 
 
 _E = TypeVar("_E", bound=Enum)

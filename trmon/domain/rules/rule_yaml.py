@@ -29,7 +29,6 @@ from trmon.domain.severity import Severity
 
 NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 SUMMARY_FIELDS = ("signal", "value", "threshold", "run", "step", "error", "drift")
-"""The fields that a summary may use."""
 
 
 @cache
@@ -40,10 +39,7 @@ def builtin_rules() -> RuleSet:
 
 
 def parse_rules(text: str) -> RuleSet:
-    """Return the rules in a YAML list alone, without any finding.
-
-    Errors: InvalidInput with the place, the expected and the given value.
-    """
+    """Return the rules in a YAML list alone, without any finding. Errors: InvalidInput with the place."""
     return overlay_rules(RuleSet((), Catalogue((), {})), text)
 
 
@@ -77,10 +73,11 @@ def overlay_rules(base: RuleSet, text: str) -> RuleSet:
 
 def _with_finding(catalogue: Catalogue, name: str, given: Mapping[str, Any], place: str) -> Catalogue:
     if "when" in given:
+        clause = catalogue.by_id[name].clauses[0]
         raise InvalidInput(
             f"{place}.when",
-            f"{name} is a finding: change its limits by {{name: {name}, limits: {{{_example(catalogue, name)}}}}}, "
-            "or give a rule of your own another name",
+            f"{name} is a finding: change its limits by {{name: {name}, limits: {{{clause.id}: "
+            f"{clause.decisive.limit:g}}}}}, or give a rule of your own another name",
         )
     reject_unknown_keys(given, place, "name", "disabled", "severity", "limits")
     if "disabled" in given:
@@ -88,22 +85,16 @@ def _with_finding(catalogue: Catalogue, name: str, given: Mapping[str, Any], pla
         return without(catalogue, name)
     severity = yaml_enum(Severity)(given["severity"], f"{place}.severity") if "severity" in given else None
     limits = yaml_mapping(given.get("limits", {}), f"{place}.limits")
-    for clause, limit in limits.items():
+    for clause_id, limit in limits.items():
         if isinstance(limit, bool) or not isinstance(limit, int | float):
-            raise InvalidInput(f"{place}.limits.{clause}", f"must be a number, and is {yaml_type_name(limit)}")
+            raise InvalidInput(f"{place}.limits.{clause_id}", f"must be a number, and is {yaml_type_name(limit)}")
     try:
         return with_limits(catalogue, name, limits=limits, severity=severity)
     except InvalidInput as error:
         raise InvalidInput(f"{place}.{error.field}", error.message) from error
 
 
-def _example(catalogue: Catalogue, finding: str) -> str:
-    clause = catalogue.by_id[finding].clauses[0]
-    return f"{clause.id}: {clause.decisive.limit:g}"
-
-
 def _disabled(given: Mapping[str, Any], place: str, *, known: Collection[str]) -> str:
-    """Return the name of what an entry turns off."""
     reject_unknown_keys(given, place, "name", "disabled")
     if given["disabled"] is not True:
         raise InvalidInput(f"{place}.disabled", f"can only be true, and is {yaml_type_name(given['disabled'])}")
@@ -168,4 +159,3 @@ FIELDS: dict[str, Callable[[Any, str], Any]] = {
     "meaning": yaml_text,
     "is_symptom": yaml_flag,
 }
-"""The fields of a rule and their parsers."""

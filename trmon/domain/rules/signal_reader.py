@@ -14,7 +14,6 @@ from trmon_client.core.column_schema import PAIRS, Pair
 from trmon_client.core.signals.catalogue import SIGNALS, TRAINER_SCALARS
 
 SCALAR_PREFIX = "scalar:"
-"""The prefix of a trainer scalar in rules."""
 NAME_CACHE_SIZE = 1024
 
 
@@ -42,7 +41,6 @@ class SignalReader(msgspec.Struct, frozen=True):
     memory: SignalMemory = SignalMemory()
 
     def __getitem__(self, name: str) -> float:
-        """Return a number; NaN if it is missing."""
         found = self.numbers.get(name)
         if found is not None:
             return found

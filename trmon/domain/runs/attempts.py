@@ -229,14 +229,11 @@ def find_duplicate_trainers(launches: Iterable[ActiveLaunch]) -> DuplicateTraine
     for launch in sorted(known, key=attrgetter("began_at", "attempt_id")):
         if launch.launch not in ended:
             by_rank.setdefault(launch.rank, []).append(launch)
-    found = [pair for group in by_rank.values() for pair in _pairs(group)]
+    found = []
+    for older, *others in by_rank.values():
+        for newer in others:
+            if newer.launch != older.launch:
+                both_until = min(older.alive_until, newer.alive_until)
+                found.append(DuplicateTrainers(older, newer, both_until - newer.began_at))
+            older = max(older, newer, key=attrgetter("alive_until"))
     return max(found, key=attrgetter("seconds"), default=None)
-
-
-def _pairs(launches: list[ActiveLaunch]) -> Iterable[DuplicateTrainers]:
-    """Yield each launch with that earlier one whose heartbeat is newest."""
-    older = launches[0]
-    for newer in launches[1:]:
-        if newer.launch != older.launch:
-            yield DuplicateTrainers(older, newer, min(older.alive_until, newer.alive_until) - newer.began_at)
-        older = max(older, newer, key=attrgetter("alive_until"))

@@ -81,19 +81,13 @@ class StateChange:
 
 
 def after_report(liveness: Liveness, report: AnyReport) -> tuple[Liveness, StateChange | None]:
-    """Return the liveness after a report: running, unless the report is a late one of a launch that has ended.
-
-    The launch of a damaged report is unknown, so such a report does not restart a run that has ended.
-    """
+    """Return the liveness after a report: running, unless it is late or damaged, and its launch has ended."""
     restarts = _restarts(liveness, report.report) if isinstance(report, StoredReport) else not liveness.state.ended
     return _seen(liveness, at=report.received_at, restarts=restarts)
 
 
 def after_scalars(liveness: Liveness, notice: StoredNotice) -> tuple[Liveness, StateChange | None]:
-    """Return the liveness after scalars of a trainer that sends no reports: they show, as a report does, that it runs.
-
-    Beside reports they do not: something other than the training loop may log them.
-    """
+    """Return the liveness after scalars of a trainer that sends no reports: only then do they show that it runs."""
     return _seen(liveness, at=notice.received_at, restarts=_restarts(liveness, notice.message))
 
 
@@ -108,9 +102,21 @@ def after_notice(liveness: Liveness, notice: StoredNotice) -> tuple[Liveness, St
         return _seen(liveness, at=at, restarts=True, reason=StateChangeReason.RESTARTED)
     if isinstance(message, wire.Pause) and not liveness.state.ended and liveness.state is not RunState.PAUSED:
         return _changed(liveness, RunState.PAUSED, StateChangeReason.PAUSED, at=at, since=liveness.silent_since)
-    if isinstance(message, wire.Finish) and (not liveness.state.ended or _explains_the_end(liveness, message)):
-        return _ended(liveness, message, at=at)
-    return liveness, None
+    if not isinstance(message, wire.Finish):
+        return liveness, None
+    known, crashed = liveness.ending, message.outcome == "crashed"
+    explains = crashed and known is not None and known.by_signal and known.launch == message.launch
+    # A crash of any rank ends the run; only rank 0 ends it without an error, since other ranks may exit earlier.
+    if (liveness.state.ended and not explains) or not (crashed or message.rank == 0):
+        return liveness, None
+    return _changed(
+        replace(liveness, ending=ending_of(message)),
+        RunState.CRASHED if crashed else RunState.FINISHED,
+        StateChangeReason.CRASHED if crashed else StateChangeReason.FINISHED,
+        at=at,
+        since=liveness.silent_since,
+        ending=RunEnding.of(message, at=at),
+    )
 
 
 def after_silence(
@@ -176,28 +182,6 @@ def _restarts(liveness: Liveness, message: wire.Message) -> bool:
         return True
     later_start = isinstance(message, wire.Start) and message.sent_at > liveness.ending.sent_at
     return message.launch != liveness.ending.launch or later_start
-
-
-def _explains_the_end(liveness: Liveness, message: wire.Finish) -> bool:
-    ending = liveness.ending
-    is_of_launch = ending is not None and ending.by_signal and ending.launch == message.launch
-    return is_of_launch and message.outcome == "crashed"
-
-
-def _ended(liveness: Liveness, message: wire.Finish, *, at: float) -> tuple[Liveness, StateChange | None]:
-    """A crash of any rank ends the run; only rank 0 ends it without an error, since other ranks may exit earlier."""
-    crashed = message.outcome == "crashed"
-    if not crashed and message.rank != 0:
-        return liveness, None
-    after = replace(liveness, ending=ending_of(message))
-    return _changed(
-        after,
-        RunState.CRASHED if crashed else RunState.FINISHED,
-        StateChangeReason.CRASHED if crashed else StateChangeReason.FINISHED,
-        at=at,
-        since=liveness.silent_since,
-        ending=RunEnding.of(message, at=at),
-    )
 
 
 def _changed(

@@ -20,7 +20,6 @@ MAX_WARNINGS = 16
 MAX_WARNING_LENGTH = 500
 MAX_SUMMARY_LENGTH = 300
 NO_EXIT = "no exit was seen: it was killed, it hangs, or its machine is gone"
-"""The known end of a run that fell silent."""
 
 
 @decodable
@@ -151,7 +150,6 @@ class Attempt:
 MAX_NOTE_LENGTH = 2000
 MAX_AUTHOR_LENGTH = 128
 MAX_NOTES = 1000
-"""Of one run."""
 _REORDERING = frozenset(("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"))
 """Classes of characters that let text look like another one (Unicode, annex 9)."""
 

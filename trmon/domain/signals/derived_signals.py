@@ -8,7 +8,6 @@ from trmon_client.core.column_schema import PAIRS
 from trmon_client.core.signals.catalogue import SignalSpec
 
 SHADOW_PREFIX = "mask_rate:"
-"""The prefix of the mask rate of a shadow policy, before its name."""
 
 
 _ROWS: tuple[tuple[str, str, str, str], ...] = (

@@ -123,22 +123,16 @@ LAGS: Mapping[Pair, str] = {"mismatch": "engine_lag", "staleness": "staleness_la
 """The signal that holds the lag of a pair, in weight versions."""
 
 
-def dominant_pair(signals: Mapping[str, float]) -> Pair | None:
-    """Return the part of the drift with the largest kl_k3: mismatch or staleness, else total; None without a pair."""
-    parts: tuple[Pair, ...] = ("mismatch", "staleness")
-    known = {pair: signals.get(f"{pair}_kl_k3", math.nan) for pair in (*parts, "total")}
-    found: list[Pair] = [pair for pair in parts if not math.isnan(known[pair])]
-    if not found:
-        return None if math.isnan(known["total"]) else "total"
-    return max(found, key=lambda pair: known[pair])
-
-
 def describe_drift(signals: Mapping[str, float]) -> str:
-    """Return the dominant pair with its kl_k3 and its lag, such as "mismatch dominates (kl_k3 0.031, lag 0)"."""
-    pair = dominant_pair(signals)
-    if pair is None:
+    """Return the dominant pair with its kl_k3 and its lag, such as "mismatch dominates (kl_k3 0.031, lag 0)".
+
+    It is the part of the drift with the largest kl_k3: mismatch or staleness, else total.
+    """
+    known = {pair: kl for pair in LAGS if not math.isnan(kl := signals.get(f"{pair}_kl_k3", math.nan))}
+    if not known:
         return "no pair is known"
+    pair = max(known, key=lambda one: (one != "total", known[one]))
     lag = signals.get(LAGS[pair], math.nan)
     said = "lag unknown" if math.isnan(lag) else f"lag {lag:g}"
     verb = "is the only pair" if pair == "total" else "dominates"
-    return f"{pair} {verb} (kl_k3 {signals[f'{pair}_kl_k3']:.3g}, {said})"
+    return f"{pair} {verb} (kl_k3 {known[pair]:.3g}, {said})"

@@ -44,7 +44,12 @@ class History:
         Args: step, update: [batches], in the run's order, `update` -1 for the whole rollout batch; values: [batches].
         """
         step, update = np.asarray(step), np.asarray(update)
-        values = _of_given_pairs(values)
+        absent = tuple(
+            f"{pair}_"
+            for pair in DEFAULT_PAIRS
+            if not any(name.startswith(f"{pair}_") and np.isfinite(column).any() for name, column in values.items())
+        )
+        values = {name: column for name, column in values.items() if not name.startswith(absent)}
         steps = np.unique(step)
         at = np.searchsorted(steps, step)
         found = {
@@ -67,10 +72,7 @@ class History:
         return len(self.steps)
 
     def find(self, signal: str, *, pairs: Sequence[Pair] = DEFAULT_PAIRS) -> tuple[str, Array]:
-        """Return the full name and the values of a signal, NaN without values; a stem means the first available pair.
-
-        A pair is available if the history has any of its signals; a missing signal is not read from another pair.
-        """
+        """Return the full name and the values, NaN without any; a stem means the first pair that has any signal."""
         available = next((pair for pair in pairs if any(name.startswith(f"{pair}_") for name in self.values)), None)
         of_pair = f"{available}_{signal}" if available else signal
         name = of_pair if of_pair in self.values else signal
@@ -85,16 +87,6 @@ class History:
     def has(self, signal: str) -> bool:
         """Whether the history has a signal with this full name, even if all values are NaN."""
         return signal in self.values
-
-
-def _of_given_pairs(values: Mapping[str, Array]) -> Mapping[str, Array]:
-    """Return the values without those of pairs that have no finite one: the log-probs of such a pair were not given."""
-    absent = tuple(
-        f"{pair}_"
-        for pair in DEFAULT_PAIRS
-        if not any(name.startswith(f"{pair}_") and np.isfinite(column).any() for name, column in values.items())
-    )
-    return {name: column for name, column in values.items() if not name.startswith(absent)}
 
 
 def _step_values(column: Array, at: Array, update: Array, n: int) -> Array:

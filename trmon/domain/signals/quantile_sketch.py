@@ -33,18 +33,14 @@ class QuantileSketch(msgspec.Struct, frozen=True):
                 values.insert(at, value)
                 weights.insert(at, weight)
         while len(values) > MAX_ATOMS:
-            _merge_nearest(values, weights)
+            gaps = [high - low for low, high in pairwise(values)]
+            i = gaps.index(min(gaps))
+            both = weights[i] + weights[i + 1]
+            values[i : i + 2] = [values[i] + gaps[i] * weights[i + 1] / both]
+            weights[i : i + 2] = [both]
         return QuantileSketch(tuple(values), tuple(weights))
 
     def quantile(self, share: float) -> float:
         """Return the smallest value with at least this share of the weight at or below it; NaN if empty."""
         at = bisect_left(list(accumulate(self.weights)), share * math.fsum(self.weights))
         return self.values[at] if at < len(self.values) else math.nan
-
-
-def _merge_nearest(values: list[float], weights: list[float]) -> None:
-    gaps = [high - low for low, high in pairwise(values)]
-    i = gaps.index(min(gaps))
-    low, weight = values[i], weights[i] + weights[i + 1]
-    values[i : i + 2] = [low + gaps[i] * weights[i + 1] / weight]
-    weights[i : i + 2] = [weight]

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 import msgspec
 from msgspec import structs
 
-from trmon.domain.collapse_risk.risk_inputs import InputHistory, Values, read_inputs, read_updates, scaled
+from trmon.domain.collapse_risk.risk_inputs import InputHistory, read_inputs, read_updates, scaled
 from trmon.domain.collapse_risk.risk_model import shipped_model
 from trmon.domain.collapse_risk.risk_reading import RISK, RISK_SIGNALS, risk_signals
 from trmon.domain.signals.windows import is_number
@@ -37,10 +37,7 @@ def gradient_noise(numbers: Mapping[str, float], *, grad_norm: float) -> Gradien
 
 
 class RunFeatures(msgspec.Struct, frozen=True, kw_only=True):
-    """The history of a run that its findings need; a step's numbers are its signals and the trainer's scalars.
-
-    Source: formulas, sections 9 and 10.
-    """
+    """The history of a run that its findings need. Source: formulas, sections 9 and 10."""
 
     gradient: GradientNoise = GradientNoise()
     risk_inputs: InputHistory = InputHistory()
@@ -53,9 +50,13 @@ class RunFeatures(msgspec.Struct, frozen=True, kw_only=True):
         Args: numbers: the signals and scalars of the step by name; scalars: what the trainer sent, also under trmon's
         names; of_updates: what the updates of the step before say of the risk, in place of the step's own.
         """
+        named = {name: _sent(name, signals=numbers, scalars=scalars) for name in RISK_SCALARS}
+        if "sampled_entropy" not in numbers:  # The trainer's entropy stands in for that of the sampled log-probs.
+            entropy = _sent("entropy", signals=numbers, scalars=scalars)
+            named["sampled_entropy"] = entropy if is_number(entropy) else math.nan
         return RunFeatures(
-            gradient=gradient_noise(numbers, grad_norm=_sent("grad_norm", signals=numbers, scalars=scalars)),
-            risk_inputs=self.risk_inputs.with_step(_risk_values(numbers, scalars, of_updates)),
+            gradient=gradient_noise(numbers, grad_norm=named["grad_norm"]),
+            risk_inputs=self.risk_inputs.with_step(scaled(read_inputs({**numbers, **named}, of_updates=of_updates))),
         )
 
     def signals(self) -> dict[str, float]:
@@ -102,7 +103,6 @@ class FeatureState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 FEATURE_SIGNALS: tuple[str, ...] = (*(name for name, _ in RunFeatures()._named()), *RISK_SIGNALS)
-"""The names of the features."""
 
 SCALAR_FEATURES = frozenset((RISK, "proxy1_signal_strength", "proxy3_pure_noise_low", "proxy3_pure_noise_high"))
 """The features that may be computed from scalars of the trainer."""
@@ -112,21 +112,6 @@ RISK_SCALARS = ("reward_mean", "response_length_mean", "grad_norm", "lr")
 """Inputs of the risk that a trainer may send under another name."""
 
 
-def _risk_values(
-    numbers: Mapping[str, float], scalars: Mapping[str, float], of_updates: tuple[float, ...] | None
-) -> Values:
-    """Return the values of a step for the risk; the trainer's entropy stands in for that of the sampled log-probs."""
-    named = {name: _sent(name, signals=numbers, scalars=scalars) for name in RISK_SCALARS}
-    if "sampled_entropy" not in numbers:
-        named["sampled_entropy"] = _first_finite(numbers, scalars, "entropy")
-    return scaled(read_inputs({**numbers, **named}, of_updates=of_updates))
-
-
 def _sent(name: str, *, signals: Mapping[str, float], scalars: Mapping[str, float]) -> float:
     measured = signals.get(name, math.nan)
     return scalars.get(name, math.nan) if math.isnan(measured) else measured
-
-
-def _first_finite(numbers: Mapping[str, float], scalars: Mapping[str, float], *names: str) -> float:
-    values = (_sent(name, signals=numbers, scalars=scalars) for name in names)
-    return next((value for value in values if is_number(value)), math.nan)

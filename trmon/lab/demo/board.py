@@ -41,7 +41,10 @@ class Board:
             self._live.update(self._table(readings, seconds=seconds), refresh=True)
         else:
             for run, reading in readings.items():
-                self._print(run, reading)
+                done, before = reading.steps[-1] + 1 if reading.steps else 0, self._printed.get(run, 0)
+                if done > before and done >= min(before + PLAIN_EVERY_STEPS, self._n_steps):
+                    self._printed[run] = done
+                    self._print(run, reading, done=done)
 
     def _table(self, readings: Mapping[str, RunReading], *, seconds: float) -> RenderableType:
         table = Table(box=None, pad_edge=False, header_style="dim")
@@ -55,24 +58,15 @@ class Board:
             table.add_row(Text(run, style="bold"), str(done), bar, *cells, threshold, _alerts(reading))
         return Group(table, Text(f"{seconds:.0f} s", style="dim"))
 
-    def _print(self, run: str, reading: RunReading) -> None:
-        done = reading.steps[-1] + 1 if reading.steps else 0
-        due = self._printed.get(run, 0) + PLAIN_EVERY_STEPS
-        if done < min(due, self._n_steps) or done <= self._printed.get(run, 0):
-            return
-        self._printed[run] = done
+    def _print(self, run: str, reading: RunReading, *, done: int) -> None:
         reward, kl, chi2, ess, mask_rate = _numbers(reading)
+        state = "finished" if reading.state == "finished" else f"alerts {', '.join(reading.firing) or 'none'}"
         self._console.print(
             f"{run:<10} step {done:>3}/{self._n_steps}  reward {reward}  kl_k3 {kl}  chi2 {chi2}  ESS {ess}  "
-            f"mask rate {mask_rate}  {_state(reading)}",
+            f"mask rate {mask_rate}  {state}",
             highlight=False,
             soft_wrap=True,
         )
-
-
-def _state(reading: RunReading) -> str:
-    """Return the alerts that fire; of a run that has ended none can."""
-    return "finished" if reading.state == "finished" else f"alerts {', '.join(reading.firing) or 'none'}"
 
 
 def _alerts(reading: RunReading) -> Text:
@@ -92,8 +86,4 @@ def _numbers(reading: RunReading) -> list[str]:
         ("mismatch_ess_token", "{:.3f}"),
         ("mask_rate", "{:.0%}"),
     )
-    return [_text(reading.last(name), form) for name, form in formats]
-
-
-def _text(value: float, form: str) -> str:
-    return "-" if math.isnan(value) else form.format(value)
+    return ["-" if math.isnan(value := reading.last(name)) else form.format(value) for name, form in formats]

@@ -114,7 +114,10 @@ def run_service(data_dir: Path, *, webhook_url: str) -> Iterator[ServiceProcess]
     environment = _environment(TRMON_WEBHOOK_URL=webhook_url, TRMON_WEBHOOK_ALLOW_HOSTS="127.0.0.1")
     command = [*_trmon("serve"), "--port", str(_port()), "--data-dir", str(data_dir)]
     with log.open("w") as log_file, _running(command, environment, out=subprocess.PIPE, err=log_file) as process:
-        yield ServiceProcess(process, url=_url_of(process, log), log=log)
+        line = process.read_line(timeout_seconds=START_SECONDS)
+        if line is None or not line.startswith(URL_MARK):
+            raise DemoError(f"the service did not start; its log is {log}:\n{log.read_text()[-2000:]}")
+        yield ServiceProcess(process, url=line.removeprefix(URL_MARK).strip(), log=log)
 
 
 @contextmanager
@@ -160,10 +163,3 @@ def _running(
         yield child
     finally:
         child.stop(timeout_seconds=STOP_SECONDS)
-
-
-def _url_of(process: ChildProcess, log: Path) -> str:
-    line = process.read_line(timeout_seconds=START_SECONDS)
-    if line is None or not line.startswith(URL_MARK):
-        raise DemoError(f"the service did not start; its log is {log}:\n{log.read_text()[-2000:]}")
-    return line.removeprefix(URL_MARK).strip()

@@ -94,7 +94,16 @@ class RunReader:
     def read(self, run: str) -> RunReading:
         """Return the current state of a run; empty before its first report or while the service is unreachable."""
         try:
-            return self._read(run)
+            at = f"/runs/{self._project}/{run}"
+            series = self._get(f"{at}/signals", names=",".join(SHOWN), points=MAX_POINTS)
+            policy = self._get(f"{at}/policy")["policy"]
+            return RunReading(
+                state=self._get(at)["state"],
+                steps=tuple(series["step"]),
+                signals={name: tuple(map(_number, band["last"])) for name, band in series["signals"].items()},
+                threshold=f"{policy['name']}: {_bound(policy)}",
+                alerts=tuple(self._get("/alerts", project=self._project, run=run)["items"]),
+            )
         except (httpx.TransportError, httpx.HTTPStatusError):
             return RunReading()
 
@@ -102,37 +111,22 @@ class RunReader:
         """Return how a run's bounds were calibrated."""
         versions = self._versions(run)
         made = [version["reason"] for version in reversed(versions) if version["author"] == CALIBRATION_AUTHOR]
+        question = {"policy": FIXED_POLICY, "max_steps": MAX_WHATIF_STEPS}
+        answer = self._http.post(f"/runs/{self._project}/{run}/whatif", json=question).raise_for_status()
         return CalibrationSummary(
             reasons=tuple(made),
             bound=_bound(versions[0]["policy"]),
             settled=statistics.fmean(reading.signals["mask_rate"][-SETTLED_STEPS:]),
-            fixed=self._whatif(run, FIXED_POLICY),
+            fixed=float(answer.json()["total"]["mask_rate"]),
         )
 
     def _versions(self, run: str) -> list[dict[str, Any]]:
-        """Return the versions of a run's policy, newest first."""
         path, versions = f"/runs/{self._project}/{run}/policy/history", []
         page: dict[str, Any] = {"next": ""}
         while page["next"] is not None:
             page = self._get(path, **({"after": page["next"]} if page["next"] else {}))
             versions += page["items"]
         return versions
-
-    def _whatif(self, run: str, policy: str) -> float:
-        question = {"policy": policy, "max_steps": MAX_WHATIF_STEPS}
-        answer = self._http.post(f"/runs/{self._project}/{run}/whatif", json=question).raise_for_status()
-        return float(answer.json()["total"]["mask_rate"])
-
-    def _read(self, run: str) -> RunReading:
-        at = f"/runs/{self._project}/{run}"
-        series = self._get(f"{at}/signals", names=",".join(SHOWN), points=MAX_POINTS)
-        return RunReading(
-            state=self._get(at)["state"],
-            steps=tuple(series["step"]),
-            signals={name: tuple(map(_number, band["last"])) for name, band in series["signals"].items()},
-            threshold=_in_words(self._get(f"{at}/policy")["policy"]),
-            alerts=tuple(self._get("/alerts", project=self._project, run=run)["items"]),
-        )
 
     def _get(self, path: str, **query: Any) -> Any:
         return self._http.get(path, params=query).raise_for_status().json()
@@ -142,12 +136,8 @@ def _number(value: Any) -> float:
     return math.nan if value is None else float(value)
 
 
-def _in_words(policy: dict[str, Any]) -> str:
-    """Return a policy's name and the bound of its last criterion, the first one that a drift of the mean violates."""
-    return f"{policy['name']}: {_bound(policy)}"
-
-
 def _bound(policy: dict[str, Any]) -> str:
+    """Return the bound of a policy's last criterion, the first one that a drift of the mean violates."""
     criterion = policy["criteria"][-1]
     bounds = ((criterion["lower"], "≥"), (criterion["upper"], "≤"))
     return ", ".join(f"{criterion['statistic']} {sign} {bound:.2g}" for bound, sign in bounds if bound is not None)

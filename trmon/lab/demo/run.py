@@ -6,13 +6,12 @@ import shutil
 import signal
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 from rich.console import Console
 
-from trmon.fleet.supervisor import ChildProcess
 from trmon.lab.demo.board import Board
 from trmon.lab.demo.processes import (
     COLLAPSING,
@@ -20,13 +19,12 @@ from trmon.lab.demo.processes import (
     ILL,
     DemoError,
     Pager,
-    ServiceProcess,
     Training,
     run_service,
     run_trainer,
 )
 from trmon.lab.demo.readings import RunReader, RunReading
-from trmon.lab.demo.story import DemoStory, story_lines, tell_story
+from trmon.lab.demo.story import story_lines, tell_story
 
 PROJECT = "demo"
 READ_EVERY_SECONDS = 1.0
@@ -35,10 +33,7 @@ SETTLE_SECONDS = 900.0
 
 
 def run_demo(trainings: Sequence[Training], *, keep: bool, data_dir: Path | None, console: Console) -> bool:
-    """Train the runs under a new service, and print their story; return True on success.
-
-    Errors: DemoError if the service or a trainer fails.
-    """
+    """Train the runs under a new service, and print their story; return True on success. Errors: DemoError."""
     with ExitStack() as stack:
         folder, pager = stack.enter_context(_folder(data_dir)), stack.enter_context(Pager())
         served = stack.enter_context(run_service(folder, webhook_url=pager.url))
@@ -48,16 +43,29 @@ def run_demo(trainings: Sequence[Training], *, keep: bool, data_dir: Path | None
         readings = _watch(trainings, reader, data_dir=folder, console=console)
         calibration = reader.calibrated(HEALTHY, readings[HEALTHY])
         story = tell_story(trainings, readings, pager.alerts, calibration=calibration)
-        _print(story, keep=keep, served=served, console=console)
+        console.print()
+        for line in story_lines(story):
+            console.print(line, highlight=False, soft_wrap=True)
         if keep:
-            _wait(served, console=console)
+            pages = (f"/runs/{PROJECT}/{ILL}", f"/runs/{PROJECT}/{COLLAPSING}", "/api/v1/alerts", "/metrics")
+            for place, path in enumerate(pages):
+                console.print(
+                    f"{'' if place else 'Where to look:':<14} {served.url}{path}", highlight=False, soft_wrap=True
+                )
+            console.print("The service keeps running until you press Ctrl-C.", highlight=False)
+            signal.signal(signal.SIGTERM, signal.default_int_handler)
+            try:
+                served.process.wait()
+            except KeyboardInterrupt:
+                console.print("Stopped.")
+        else:
+            console.print("Where to look: run it again with --keep, then open the page it names.", highlight=False)
     return story.went_well
 
 
 def _watch(
     trainings: Sequence[Training], reader: RunReader, *, data_dir: Path, console: Console
 ) -> dict[str, RunReading]:
-    """Start the trainers and display their runs; return the last readings at the end."""
     started = time.monotonic()
     with ExitStack() as stack:
         logs = {training.name: data_dir / f"{training.name}.log" for training in trainings}
@@ -71,16 +79,14 @@ def _watch(
         while any(process.status is None for process in trainers.values()):
             board.show({name: reader.read(name) for name in trainers}, seconds=time.monotonic() - started)
             time.sleep(READ_EVERY_SECONDS)
-        _check(trainers, logs)
+        for name, process in trainers.items():
+            if process.status != 0:
+                raise DemoError(
+                    f"the trainer of {name!r} ended with {process.status}:\n{logs[name].read_text()[-2000:]}"
+                )
         readings = _settled(reader, list(trainers))
         board.show(readings, seconds=time.monotonic() - started)
     return readings
-
-
-def _check(trainers: Mapping[str, ChildProcess], logs: Mapping[str, Path]) -> None:
-    for name, process in trainers.items():
-        if process.status != 0:
-            raise DemoError(f"the trainer of {name!r} ended with {process.status}:\n{logs[name].read_text()[-2000:]}")
 
 
 def _settled(reader: RunReader, runs: Sequence[str]) -> dict[str, RunReading]:
@@ -94,29 +100,6 @@ def _settled(reader: RunReader, runs: Sequence[str]) -> dict[str, RunReading]:
             states = ", ".join(f"{name} is {reading.state}" for name, reading in readings.items())
             raise DemoError(f"the service did not finish the runs within {SETTLE_SECONDS:.0f} s: {states}")
         time.sleep(READ_EVERY_SECONDS)
-
-
-def _print(story: DemoStory, *, keep: bool, served: ServiceProcess, console: Console) -> None:
-    console.print()
-    for line in story_lines(story):
-        console.print(line, highlight=False, soft_wrap=True)
-    if keep:
-        pages = (f"/runs/{PROJECT}/{ILL}", f"/runs/{PROJECT}/{COLLAPSING}", "/api/v1/alerts", "/metrics")
-        for place, path in enumerate(pages):
-            console.print(
-                f"{'' if place else 'Where to look:':<14} {served.url}{path}", highlight=False, soft_wrap=True
-            )
-    else:
-        console.print("Where to look: run it again with --keep, then open the page it names.", highlight=False)
-
-
-def _wait(served: ServiceProcess, *, console: Console) -> None:
-    console.print("The service keeps running until you press Ctrl-C.", highlight=False)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        served.process.wait()
-    except KeyboardInterrupt:
-        console.print("Stopped.")
 
 
 @contextmanager

@@ -53,42 +53,31 @@ def tell_run(training: Training, reading: RunReading, fired: Sequence[dict[str, 
 
 def run_lines(story: RunStory) -> list[str]:
     """Return the story of a run as lines of text."""
-    return [_injected(story), *_messages(story), _reward(story)]
-
-
-def _injected(story: RunStory) -> str:
     training, values = story.training, story.reading.signals.get(KL, ())
     known = [value for value in values if not math.isnan(value)]
     injection = training.injection.value if training.injection else "none"
     drift = f"; the largest kl_k3 between its engines is {max(known):.2g}" if known else ""
-    return f"The {training.name} run: from step {training.onset_step} on, the injection {injection!r} grows{drift}."
+    injected = f"The {training.name} run: from step {training.onset_step} on, the injection {injection!r} grows{drift}."
+    return [injected, *_messages(story), _reward(story)]
 
 
 def _messages(story: RunStory) -> list[str]:
     if story.opening is None:
         return ["  Detected: nothing. trmon raised no alert on it."]
-    lines = [f"  Detected at step {story.opening['step']} ({story.opening['severity']}): {_finding(story.opening)}."]
-    lines += [f"    {story.opening['summary']}", f"    do: {_remedy(story.opening)}"]
+    opening, cause = story.opening, story.opening["cause"]
+    finding = f"{opening['rule'] if cause is None else cause['title']} since step {opening['since_step']}"
+    if cause is not None and cause["last_good_step"] is not None:
+        finding += f", last good step {cause['last_good_step']}"
+    lines = [f"  Detected at step {opening['step']} ({opening['severity']}): {finding}."]
+    lines += [f"    {opening['summary']}", f"    do: {_remedy(opening)}"]
     for message in story.messages[1:]:
-        lines.append(f"  Updated at step {message['step']} ({message['severity']}): {_reason(message)}")
+        reason, cause = message["reason"], message["cause"]
+        if reason == TransitionReason.REVISED.value and cause is not None:
+            reason = f"the cause is now {cause['title']}"
+        lines.append(f"  Updated at step {message['step']} ({message['severity']}): {reason}")
         lines += [f"    {message['summary']}"]
-        lines += [f"    do: {_remedy(message)}"] if _remedy(message) != _remedy(story.opening) else []
+        lines += [f"    do: {_remedy(message)}"] if _remedy(message) != _remedy(opening) else []
     return lines
-
-
-def _finding(message: dict[str, Any]) -> str:
-    cause, since = message["cause"], f"since step {message['since_step']}"
-    if cause is None:
-        return f"{message['rule']} {since}"
-    last_good = cause["last_good_step"]
-    return f"{cause['title']} {since}" + ("" if last_good is None else f", last good step {last_good}")
-
-
-def _reason(message: dict[str, Any]) -> str:
-    cause = message["cause"]
-    if message["reason"] == TransitionReason.REVISED.value and cause is not None:
-        return f"the cause is now {cause['title']}"
-    return str(message["reason"])
 
 
 def _remedy(message: dict[str, Any]) -> str:
@@ -134,10 +123,7 @@ def tell_story(
     *,
     calibration: CalibrationSummary,
 ) -> DemoStory:
-    """Return the story of the trainings, the first of them the healthy one, from their last readings.
-
-    Args: messages: the alerts that the webhook received; calibration: that of the healthy run's bounds.
-    """
+    """Return the story of the trainings, the first a healthy one. Args: messages: what the webhook received."""
     healthy, *failing = trainings
     fired = [message for message in messages if message["status"] == "firing"]
     return DemoStory(

@@ -34,9 +34,7 @@ CPU = torch.device("cpu")
 
 @dataclass(frozen=True, slots=True)
 class UpdateOutcome:
-    """One update: the mean reward that the learner saw, the share of exact answers, the largest gradient norm, and the
-    latest clean evaluation.
-    """
+    """One update: mean reward, share of exact answers, largest gradient norm, and the latest clean evaluation."""
 
     update: int
     reward: float
@@ -93,24 +91,6 @@ class GrpoTrainer:
         """Evaluate if it is due, roll out, report, and train on the rollout."""
         if update % EVALUATE_EVERY == 0 or self._evaluated is NOT_EVALUATED:
             self._evaluated = self._evaluation.evaluate(self._policy)
-        batch = self._roll_out(update)
-        scalars = {"lr": self._config.learning_rate.at(update), "exact": batch.exact, **batch.routing}
-        rows = torch.arange(len(batch), device=self._device)
-        decision = self._report(batch, rows, update=update, logprobs=batch.old_logprobs, scalars=scalars)
-        losses, norms = self._train(batch, update, weights=decision.sequence_weights)
-        grad_norm = max(norms, key=lambda norm: math.inf if math.isnan(norm) else norm)
-        self._monitor.log_scalars(update, {"grad_norm": grad_norm, "loss": losses[-1]})
-        return UpdateOutcome(update, batch.rewards.mean().item(), batch.exact, grad_norm, self._evaluated)
-
-    def _new_policy(self) -> TokenPolicy:
-        return seeded_policy(
-            self._config.architecture,
-            n_symbols=self._task.n_symbols,
-            experts_per_token=self._config.experts_per_token,
-            seed=0,
-        ).to(self._device)
-
-    def _roll_out(self, update: int) -> RolloutBatch:
         config, mismatch = self._config, self._config.engine
         self._published.append((update, self._policy.copied_weights()))
         lag = max(0, round(mismatch.lag.at(update)))
@@ -128,7 +108,22 @@ class GrpoTrainer:
         with torch.no_grad():
             replayed = sampled.experts if config.router_replay else None
             old = self._policy.score(sampled.prompts.tokens, sampled.tokens, replayed=replayed)
-        return build_batch(sampled, old, config=config, update=update, generator=self._generator)
+        batch = build_batch(sampled, old, config=config, update=update, generator=self._generator)
+        scalars = {"lr": self._config.learning_rate.at(update), "exact": batch.exact, **batch.routing}
+        rows = torch.arange(len(batch), device=self._device)
+        decision = self._report(batch, rows, update=update, logprobs=batch.old_logprobs, scalars=scalars)
+        losses, norms = self._train(batch, update, weights=decision.sequence_weights)
+        grad_norm = max(norms, key=lambda norm: math.inf if math.isnan(norm) else norm)
+        self._monitor.log_scalars(update, {"grad_norm": grad_norm, "loss": losses[-1]})
+        return UpdateOutcome(update, batch.rewards.mean().item(), batch.exact, grad_norm, self._evaluated)
+
+    def _new_policy(self) -> TokenPolicy:
+        return seeded_policy(
+            self._config.architecture,
+            n_symbols=self._task.n_symbols,
+            experts_per_token=self._config.experts_per_token,
+            seed=0,
+        ).to(self._device)
 
     def _train(self, batch: RolloutBatch, update: int, *, weights: Tensor) -> tuple[list[float], list[float]]:
         """Return the loss and the gradient norm of each optimizer step; one without a finite gradient is left out.
@@ -142,7 +137,9 @@ class GrpoTrainer:
         for _ in range(config.n_epochs):
             order = torch.randperm(len(batch), generator=self._generator).to(self._device)
             for rows in order.chunk(config.n_minibatches):
-                scored = self._score(batch, rows)
+                sampled = batch.sampled
+                replayed = sampled.experts[rows] if self._config.router_replay and sampled.experts is not None else None
+                scored = self._policy.score(sampled.prompts.tokens[rows], sampled.tokens[rows], replayed=replayed)
                 kept = weights[rows]
                 if len(losses) == n_steps - 1:
                     logprobs = scored.logprobs.detach()
@@ -152,11 +149,6 @@ class GrpoTrainer:
                 losses.append(loss)
                 norms.append(norm)
         return losses, norms
-
-    def _score(self, batch: RolloutBatch, rows: Tensor) -> ResponseScores:
-        sampled = batch.sampled
-        replayed = sampled.experts[rows] if self._config.router_replay and sampled.experts is not None else None
-        return self._policy.score(sampled.prompts.tokens[rows], sampled.tokens[rows], replayed=replayed)
 
     def _step(
         self, batch: RolloutBatch, rows: Tensor, scored: ResponseScores, *, update: int, weights: Tensor

@@ -83,7 +83,6 @@ INJECTED: dict[Injection, Callable[[Onset], dict[str, Any]]] = {
     Injection.ENTROPY: lambda at: {"entropy_coefficient": at.ramp(0, 1)},
     Injection.LENGTH: lambda at: {"faults": TrainingFaults(token_limit=at.ramp(TASK_LIMIT, SHORTEST_LIMIT))},
 }
-"""The differences from a healthy run."""
 
 
 def injected(injection: Injection | None, *, seed: int, n_steps: int, onset: Onset = Onset()) -> ExperimentConfig:

@@ -34,19 +34,15 @@ def _rounded(weight: Tensor, weight_format: WeightFormat) -> Tensor:
     if weight_format is WeightFormat.BFLOAT16 or weight.dim() < 2:
         return weight.bfloat16().float()
     if weight_format is WeightFormat.FLOAT8:
-        return _to_float8(weight)
+        scale = weight.abs().max().clamp(min=1e-12) / LARGEST_FLOAT8
+        rounded: Tensor = (weight / scale).to(torch.float8_e4m3fn).float() * scale
+        return rounded
     return to_integers(weight, bits=INTEGER_BITS[weight_format])
 
 
 def rounded_activations(values: Tensor, weight_format: WeightFormat) -> Tensor:
     """Return features or logits in the precision that an engine with weights in this format computes them in."""
     return values.to(ACTIVATION_TYPES.get(weight_format, torch.bfloat16)).float()
-
-
-def _to_float8(weight: Tensor) -> Tensor:
-    scale = weight.abs().max().clamp(min=1e-12) / LARGEST_FLOAT8
-    rounded: Tensor = (weight / scale).to(torch.float8_e4m3fn).float() * scale
-    return rounded
 
 
 def to_integers(weight: Tensor, *, bits: int) -> Tensor:
@@ -86,10 +82,7 @@ class _SampledToken:
 
 
 class MismatchedEngine:
-    """Samples responses token by token with the weights that were loaded last.
-
-    It computes on the policy's device, where the prompts and the generator must be too.
-    """
+    """Samples responses token by token with the weights that were loaded last, all on the policy's device."""
 
     def __init__(self, policy: TokenPolicy, *, limit: int, generator: torch.Generator) -> None:
         self._policy = policy

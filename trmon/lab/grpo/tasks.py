@@ -29,7 +29,6 @@ class TaskPrompts:
         return len(self.tokens)
 
     def __getitem__(self, rows: Tensor) -> TaskPrompts:
-        """Return the prompts of the given rows [n]."""
         return TaskPrompts(self.tokens[rows], self.answers[rows], self.answer_lengths[rows])
 
     def repeat(self, n: int) -> TaskPrompts:

@@ -48,12 +48,10 @@ class GruTrunk(TokenTrunk):
         self.gru = nn.GRU(EMBEDDING, GRU_WIDTH, batch_first=True)
 
     def read_all(self, tokens: Tensor) -> Tensor:
-        """See TokenTrunk."""
         features: Tensor = self.gru(self.embedding(tokens))[0]
         return features
 
     def read_prompt(self, tokens: Tensor, *, copies: int) -> tuple[Tensor, Tensor]:
-        """See TokenTrunk."""
         features, state = self.gru(self.embedding(tokens))
         return features[:, -1].repeat_interleave(copies, dim=0), state.repeat_interleave(copies, dim=1)
 
@@ -118,11 +116,9 @@ class TransformerTrunk(TokenTrunk):
         self.norm = nn.LayerNorm(WIDTH)
 
     def read_all(self, tokens: Tensor) -> Tensor:
-        """See TokenTrunk."""
         return self._read(tokens)[0]
 
     def read_prompt(self, tokens: Tensor, *, copies: int) -> tuple[Tensor, KeyValueCache]:
-        """See TokenTrunk."""
         features, keys, values = self._read(tokens)
         cache = KeyValueCache(
             keys=tuple(_room(layer.repeat_interleave(copies, dim=0)) for layer in keys),
