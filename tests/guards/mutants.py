@@ -96,7 +96,7 @@ MUTANTS: Mutants = {
         ("alerts", "in grouping_receivers and delivery.run_id is not None", "in grouping_receivers"),
         ("alerts", "if not self.starts_at <= now < self.ends_at or", "if not now < self.ends_at or"),
         ("alerts", "2.0 ** min(attempts - 1, 32)", "2.0 ** min(attempts, 32)"),
-        ("alerts", "return was_muted or delivery.rounds > 0 or", "return delivery.rounds > 0 or"),
+        ("alerts", "is_late = was_muted or delivery.rounds > 0 or", "is_late = delivery.rounds > 0 or"),
         ("alerts", "if alert.episode in context.acked and not must_repeat:", "if alert.episode in context.acked:"),
         (
             "rules",

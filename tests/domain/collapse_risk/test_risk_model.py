@@ -34,9 +34,7 @@ from trmon.domain.collapse_risk.risk_reading import (
     OUTSIDE,
     RISK,
     RISK_SIGNALS,
-    missing_inputs,
-    outside_inputs,
-    risk_drivers,
+    read_risk,
     risk_signals,
 )
 from trmon.domain.errors import InvalidInput
@@ -132,9 +130,10 @@ def test_the_signals_of_a_step_name_drivers_and_what_is_missing_or_outside() -> 
     signals = risk_signals(history, MODEL)
     assert set(signals) < set(RISK_SIGNALS)
     assert 0.0 < signals[RISK] < 1.0
-    assert outside_inputs(signals) == ("grad_norm",)
-    assert missing_inputs(signals, MODEL) == ("reward_mean",)
-    assert [name for name, _ in risk_drivers(signals)] == ["grad_norm"]
+    reading = read_risk(signals, MODEL)
+    assert reading is not None
+    assert (reading.outside, reading.missing) == (("grad_norm",), ("reward_mean",))
+    assert [driver.input for driver in reading.drivers] == ["grad_norm"]
     assert signals[OUTSIDE] == 2.0**GRADIENT
 
 

@@ -12,15 +12,10 @@ from trmon.domain.rules.condition import (
     AnyOf,
     Comparison,
     Evaluation,
-    Growth,
     Measure,
-    RatioOfSignals,
-    RelativeToMedian,
     SignalAbsent,
-    Slope,
     ThresholdSide,
     Truth,
-    ZScore,
 )
 from trmon.domain.rules.signal_reader import SignalMemory, SignalReader
 
@@ -116,22 +111,29 @@ LINE = [1.0 + step for step in range(20)]
     ("measure", "given", "expected"),
     [
         pytest.param(NEWEST, measure_reader(LINE), 20.0, id="the newest value"),
-        pytest.param(RatioOfSignals("y"), measure_reader(LINE, y=5.0), 4.0, id="over another signal"),
-        pytest.param(RatioOfSignals("y"), measure_reader(LINE, y=0.0), math.inf, id="over zero"),
-        pytest.param(RatioOfSignals("y"), measure_reader([-1.0], y=0.0), -math.inf, id="a negative one over zero"),
-        pytest.param(RatioOfSignals("y"), measure_reader([0.0], y=0.0), math.nan, id="zero over zero"),
-        pytest.param(RatioOfSignals("y"), measure_reader(LINE), math.nan, id="over one that is missing"),
-        pytest.param(Growth(10), measure_reader(LINE), 18.0 / 10.0, id="growth: medians of five"),
-        pytest.param(Growth(100), measure_reader(LINE), math.nan, id="growth: too short a history"),
+        pytest.param(Measure("ratio", to="y"), measure_reader(LINE, y=5.0), 4.0, id="over another signal"),
+        pytest.param(Measure("ratio", to="y"), measure_reader(LINE, y=0.0), math.inf, id="over zero"),
+        pytest.param(Measure("ratio", to="y"), measure_reader([-1.0], y=0.0), -math.inf, id="a negative one over zero"),
+        pytest.param(Measure("ratio", to="y"), measure_reader([0.0], y=0.0), math.nan, id="zero over zero"),
+        pytest.param(Measure("ratio", to="y"), measure_reader(LINE), math.nan, id="over one that is missing"),
+        pytest.param(Measure("growth", 10), measure_reader(LINE), 18.0 / 10.0, id="growth: medians of five"),
+        pytest.param(Measure("growth", 100), measure_reader(LINE), math.nan, id="growth: too short a history"),
         pytest.param(
-            RelativeToMedian(5), measure_reader(LINE), 20.0 / 17.0, id="over the rolling median of the steps before"
+            Measure("relative", 5), measure_reader(LINE), 20.0 / 17.0, id="over the rolling median of the steps before"
         ),
-        pytest.param(Slope(10), measure_reader(LINE), 1.0, id="slope"),
-        pytest.param(ZScore(), measure_reader([*LINE, 10.5 + 1.4826 * 5.0]), 1.0, id="z-score"),
-        pytest.param(ZScore(), measure_reader(LINE[:5]), math.nan, id="z-score: too short a history"),
+        pytest.param(Measure("slope", 10), measure_reader(LINE), 1.0, id="slope"),
+        pytest.param(Measure("zscore"), measure_reader([*LINE, 10.5 + 1.4826 * 5.0]), 1.0, id="z-score"),
+        pytest.param(Measure("zscore"), measure_reader(LINE[:5]), math.nan, id="z-score: too short a history"),
         *(
             pytest.param(measure, measure_reader([*LINE, math.nan]), math.nan, id=f"nan now: {measure}")
-            for measure in (NEWEST, RatioOfSignals("x"), Growth(10), RelativeToMedian(5), Slope(10), ZScore())
+            for measure in (
+                NEWEST,
+                Measure("ratio", to="x"),
+                Measure("growth", 10),
+                Measure("relative", 5),
+                Measure("slope", 10),
+                Measure("zscore"),
+            )
         ),
     ],
 )
@@ -140,7 +142,14 @@ def test_a_measure_is_a_number_or_nan(measure: Measure, given: SignalReader, exp
 
 
 def test_every_measure_has_a_label() -> None:
-    measures = (NEWEST, RatioOfSignals("y"), Growth(10), RelativeToMedian(5), Slope(10), ZScore())
+    measures = (
+        NEWEST,
+        Measure("ratio", to="y"),
+        Measure("growth", 10),
+        Measure("relative", 5),
+        Measure("slope", 10),
+        Measure("zscore"),
+    )
     assert [measure.label("x") for measure in measures] == [
         "x",
         "x/y",

@@ -202,10 +202,7 @@ class MergedStalls:
 def merge_stalls(
     deliveries: Iterable[Delivery], *, in_flight: Collection[Subject], merging: StallMerging, now: float
 ) -> MergedStalls:
-    """Return the stalls of at least three runs as one group per receiver and state, and those that still wait.
-
-    Retries, reminders and deliveries that were held do not wait, but are merged with what is due at the same time.
-    """
+    """Return the stalls of three runs or more as one group per receiver and state, and the new ones that still wait."""
     groups: dict[object, list[Delivery]] = {}
     taken = set(in_flight)
     for delivery in deliveries:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import median
 
@@ -90,7 +91,7 @@ class BacktestSum:
     def __init__(self) -> None:
         self._n_runs = self._n_steps = self._n_collapsed = self._n_others = 0
         self._rule_sets: dict[str, _RuleSetSum] = {}
-        self._differences: dict[str, _RuleCounts] = {}
+        self._first_steps: defaultdict[str, list[tuple[int | None, int | None]]] = defaultdict(list)
         self._gaps: Counter[tuple[str, RuleGap]] = Counter()
         self._policies: dict[str, _PolicySum] = {}
 
@@ -106,12 +107,7 @@ class BacktestSum:
         if len(run.outcomes) > 1:
             first, second = (outcome.first_steps for outcome in run.outcomes[:2])
             for rule in first.keys() | second.keys():
-                difference = self._differences.setdefault(rule, _RuleCounts())
-                step, other = first.get(rule), second.get(rule)
-                difference.n_only_against += step is None
-                difference.n_only += other is None
-                if step is not None and other is not None:
-                    difference.earlier.append(other - step)
+                self._first_steps[rule].append((first.get(rule), second.get(rule)))
         for policy in run.policies:
             counts = self._policies.setdefault(policy.policy, _PolicySum())
             counts.n_runs += not policy.skipped
@@ -129,26 +125,21 @@ class BacktestSum:
             n_others=self._n_others,
             n_unknown=self._n_runs - self._n_collapsed - self._n_others,
             rule_sets=tuple(counts.totals(rules) for rules, counts in self._rule_sets.items()),
-            differences=tuple(counts.totals(rule) for rule, counts in sorted(self._differences.items())),
+            differences=tuple(_difference(rule, self._first_steps[rule]) for rule in sorted(self._first_steps)),
             gaps=tuple(GapTotals(rules=rules, gap=gap, n_runs=n) for (rules, gap), n in gaps),
             policies=tuple(counts.totals(policy) for policy, counts in self._policies.items()),
         )
 
 
-@dataclass(slots=True)
-class _RuleCounts:
-    n_only: int = 0
-    n_only_against: int = 0
-    earlier: list[int] = field(default_factory=list)
-
-    def totals(self, rule: str) -> RuleDifferenceTotals:
-        return RuleDifferenceTotals(
-            rule=rule,
-            n_only=self.n_only,
-            n_only_against=self.n_only_against,
-            n_both=len(self.earlier),
-            median_steps_earlier=median(self.earlier) if self.earlier else None,
-        )
+def _difference(rule: str, first_steps: Sequence[tuple[int | None, int | None]]) -> RuleDifferenceTotals:
+    earlier = [other - step for step, other in first_steps if step is not None and other is not None]
+    return RuleDifferenceTotals(
+        rule=rule,
+        n_only=sum(other is None for _, other in first_steps),
+        n_only_against=sum(step is None for step, _ in first_steps),
+        n_both=len(earlier),
+        median_steps_earlier=median(earlier) if earlier else None,
+    )
 
 
 @dataclass(slots=True)

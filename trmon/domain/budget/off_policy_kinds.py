@@ -249,7 +249,6 @@ def pipeline_kinds(
 ) -> dict[PipelineKind, tuple[ShownBy, ...]]:
     """Return the kinds of a run's pipeline with what shows each; without any other it is synchronous and dense.
 
-    Args: off_policy: the run's kinds of off-policyness.
     Source: [DRIFT], advice by pipeline.
     """
     shown_by = {kind.name: kind.shown_by for kind in off_policy if kind.presence is not Presence.UNKNOWN}

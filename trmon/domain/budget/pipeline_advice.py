@@ -233,11 +233,7 @@ class PipelineAdvice:
 
 
 def pipeline_advice(given: PipelineInput, off_policy: Sequence[OffPolicyKind]) -> PipelineAdvice:
-    """Return the advice for a run.
-
-    Args: off_policy: the run's kinds of off-policyness.
-    Source: [DRIFT], advice by pipeline; formulas, section 9.
-    """
+    """Return the advice for a run. Source: [DRIFT], advice by pipeline; formulas, section 9."""
     methods = []
     for kind, shown_by in pipeline_kinds(given, off_policy).items():
         title, method = METHODS[kind]

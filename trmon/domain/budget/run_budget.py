@@ -310,8 +310,7 @@ def run_budget(
 ) -> RunBudget:
     """Return the report on the newest steps of a run.
 
-    Args: config: of the run; policy: its active one; updates_per_step: optimizer steps on each rollout; judgement: of
-    the run, which no part contradicts.
+    Args: updates_per_step: optimizer steps on each rollout; judgement: of the run, which no part contradicts.
     Source: formulas, section 11.
     """
     newest = {name: history.newest(name)[1] for name in history.values}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -31,26 +31,6 @@ def risk_signals(history: InputHistory, model: RiskModel) -> dict[str, float]:
     drivers = zip(DRIVERS, estimate.drivers.tolist(), strict=True)
     known = {name: added for name, added in drivers if not math.isnan(added)}
     return {RISK: estimate.probability, OUTSIDE: float(_BITS @ estimate.outside), **known}
-
-
-def outside_inputs(signals: Mapping[str, float]) -> tuple[str, ...]:
-    """Return the names of the inputs that were beyond what the model was fitted to; its signal has a bit for each."""
-    bits = int(signals.get(OUTSIDE, 0.0))
-    return tuple(name for place, name in enumerate(INPUT_NAMES) if bits >> place & 1)
-
-
-def risk_drivers(signals: Mapping[str, float]) -> Iterator[tuple[str, float]]:
-    """Yield the inputs of a row's risk and what each adds to its log-odds, the largest first."""
-    drivers = ((name, signals[driver]) for name, driver in zip(INPUT_NAMES, DRIVERS, strict=True) if driver in signals)
-    yield from sorted(drivers, key=lambda driver: -driver[1])
-
-
-def missing_inputs(signals: Mapping[str, float], model: RiskModel) -> tuple[str, ...]:
-    """Return the inputs that the model reads and a row has no driver of; none where the row has no risk."""
-    if RISK not in signals:
-        return ()
-    inputs = zip(INPUT_NAMES, DRIVERS, model.is_read, strict=True)
-    return tuple(name for name, driver, is_read in inputs if is_read and driver not in signals)
 
 
 MAX_NAMED = 2
@@ -110,11 +90,15 @@ def read_risk(signals: Mapping[str, float], model: RiskModel) -> RiskReading | N
     known = {name: value for name, value in signals.items() if not math.isnan(value)}
     if RISK not in known:
         return None
+    driver_of = dict(zip(INPUT_NAMES, DRIVERS, strict=True))
+    drivers = (RiskDriver(input=name, log_odds=known[one]) for name, one in driver_of.items() if one in known)
+    read = [name for name, is_read in zip(INPUT_NAMES, model.is_read, strict=True) if is_read]
+    outside = int(known.get(OUTSIDE, 0.0))  # A bit for each input.
     return RiskReading(
         probability=known[RISK],
-        drivers=tuple(RiskDriver(input=name, log_odds=log_odds) for name, log_odds in risk_drivers(known)),
-        missing=missing_inputs(known, model),
-        outside=outside_inputs(known),
+        drivers=tuple(sorted(drivers, key=lambda driver: -driver.log_odds)),
+        missing=tuple(name for name in read if driver_of[name] not in known),
+        outside=tuple(name for place, name in enumerate(INPUT_NAMES) if outside >> place & 1),
     )
 
 

@@ -183,10 +183,7 @@ def names_of(signal: str) -> tuple[str, ...]:
 
 
 def canonical_value(name: str, *, signals: Mapping[str, float], scalars: Mapping[str, float]) -> float:
-    """Return a value of a row: the signal, else the trainer's scalar of that name or of one that means the same.
-
-    Returns: NaN if the row has neither. A signal that is NaN gives way to a scalar.
-    """
+    """Return a value of a row: its signal, else a scalar of the trainer that means the same; NaN if it has neither."""
     measured = signals.get(name, math.nan)
     return measured if not math.isnan(measured) else signals_of_scalars(scalars).get(name, measured)
 

@@ -39,10 +39,7 @@ def _point(part: Any) -> float | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SummaryBasis:
-    """What a summary is made of: the run's attempt and newest step, and how far its messages were folded.
-
-    A run whose basis is still the same has no row that its summary does not cover: rows change with one of the four.
-    """
+    """What a summary is made of: it covers a run whose attempt, step and folded messages are still these."""
 
     attempt_id: int
     step: int

@@ -15,6 +15,7 @@ from trmon.domain.framework_names.translation import with_canonical
 from trmon.domain.pipeline.draft import ClosingRow
 from trmon.domain.pipeline.judging import BASELINE, config_digest, judge_pending, with_row
 from trmon.domain.pipeline.state import GAPS, GAUGE_KEYS, PassContext, PipelineState
+from trmon.domain.rules.condition import Truth
 from trmon.domain.rules.rule import RememberedSignals, RowSelection, Rule, RuleFinding
 from trmon.domain.rules.signal_reader import SignalMemory, SignalReader
 from trmon.domain.signals.drift_features import describe_drift
@@ -226,6 +227,7 @@ def _findings(
         except Exception as error:  # noqa: BLE001 - a rule that fails is recorded on the row and does not stop the others
             failed[rule.name] = error
             continue
+        can_raise = Truth.TRUE in (evaluation.raised.truth, evaluation.lingering.truth)
         finding = RuleFinding(
             rule=rule.name,
             key=row.key,
@@ -234,7 +236,7 @@ def _findings(
             mode=row.mode,
             raised=evaluation.raised,
             lingering=evaluation.lingering,
-            drift=describe_drift(numbers) if rule.names_drift and evaluation.can_raise else "",
+            drift=describe_drift(numbers) if "{drift}" in rule.summary and can_raise else "",
         )
         found.append((rule, finding))
     return found, failed

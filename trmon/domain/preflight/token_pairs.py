@@ -73,7 +73,7 @@ def _row(row: Any, dtype: type) -> Any:
     return array.astype(dtype)
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class TokenPairs:
     """The paired log-probs of B sequences, and the position of each token in the row of its engine."""
 
@@ -97,44 +97,28 @@ class TokenPairs:
         """The number of pairs."""
         return sum(map(len, self.trainer))
 
+    @property
+    def _fields(self) -> tuple[Rows, Rows, Rows, Rows]:
+        return self.rollout, self.trainer, self.rollout_positions, self.trainer_positions
+
     def shifted(self, by: int) -> TokenPairs:
         """Return the pairs of the rollout's log-prob at t + by and the trainer's at t; by is 1 or -1."""
         later, earlier = slice(1, None), slice(None, -1)
-        of_rollout, of_trainer = (later, earlier) if by == 1 else (earlier, later)
-        return TokenPairs(
-            rollout=tuple(row[of_rollout] for row in self.rollout),
-            trainer=tuple(row[of_trainer] for row in self.trainer),
-            rollout_positions=tuple(row[of_rollout] for row in self.rollout_positions),
-            trainer_positions=tuple(row[of_trainer] for row in self.trainer_positions),
-        )
+        kept = [later, earlier] if by == 1 else [earlier, later]
+        return TokenPairs(*(tuple(row[at] for row in rows) for rows, at in zip(self._fields, kept * 2, strict=True)))
 
     def where(self, keep: Callable[[Any, Any], Any]) -> TokenPairs:
         """Return the pairs that a predicate of both rows [T_i] keeps."""
         kept = [keep(*pair) for pair in zip(self.rollout, self.trainer, strict=True)]
-        fields = (self.rollout, self.trainer, self.rollout_positions, self.trainer_positions)
-        picked = [tuple(row[at] for row, at in zip(rows, kept, strict=True)) for rows in fields]
-        return TokenPairs(
-            rollout=picked[0], trainer=picked[1], rollout_positions=picked[2], trainer_positions=picked[3]
-        )
+        return TokenPairs(*(tuple(row[at] for row, at in zip(rows, kept, strict=True)) for rows in self._fields))
 
     def swapped(self) -> TokenPairs:
         """Return the pairs with the roles of the engines exchanged."""
-        return TokenPairs(
-            rollout=self.trainer,
-            trainer=self.rollout,
-            rollout_positions=self.trainer_positions,
-            trainer_positions=self.rollout_positions,
-        )
+        return TokenPairs(self.trainer, self.rollout, self.trainer_positions, self.rollout_positions)
 
     def part(self, first: int, *, every: int) -> TokenPairs:
         """Return every n-th sequence from the first one given on."""
-        at = slice(first, None, every)
-        return TokenPairs(
-            rollout=self.rollout[at],
-            trainer=self.trainer[at],
-            rollout_positions=self.rollout_positions[at],
-            trainer_positions=self.trainer_positions[at],
-        )
+        return TokenPairs(*(rows[first::every] for rows in self._fields))
 
     def signals(self) -> dict[str, float]:
         """Return the signals of the pair mismatch by their full names, and the numbers of tokens and sequences."""

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 import msgspec
 
@@ -24,123 +24,62 @@ class RememberedHistory(Enum):
     BASELINE = "baseline"
 
 
-class Measure(Protocol):
-    """A value computed from a signal; NaN if the signal is missing or its history is too short."""
+SpanKind = Literal["growth", "relative", "slope"]
+_LABELS = {
+    "ratio": "{signal}/{to}",
+    "zscore": "z-score of {signal}",
+    "growth": "growth of {signal} over {over} steps",
+    "relative": "{signal} over its median of {over} steps",
+    "slope": "slope of {signal} over {over} steps",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """A value computed from a signal, by its key in rule files; NaN if the signal is missing or its history too short.
+
+    signal: its newest value; ratio: that divided by `to` in the same row; zscore: the robust z-score against the first
+    20 steps; growth, relative, slope: of the newest `over` steps, see SignalWindow.
+    """
+
+    kind: Literal["signal", "ratio", "zscore"] | SpanKind = "signal"
+    over: int = 0
+    to: str = ""
 
     @property
     def history(self) -> RememberedHistory:
         """The history of the signal that the measure needs."""
+        if self.over:
+            return RememberedHistory.WINDOW
+        return RememberedHistory.BASELINE if self.kind == "zscore" else RememberedHistory.NOTHING
 
     def value(self, signal: str, reader: SignalReader) -> float:
-        """Return the value."""
+        """Return the value; a ratio is infinite over 0, and NaN where both are 0."""
+        value = reader[signal]
+        if self.kind == "signal":
+            return value
+        window = SignalWindow() if math.isnan(value) else reader.memory.windows.get(signal, SignalWindow())
+        match self.kind:
+            case "ratio":
+                base = reader[self.to]
+                over_zero = math.copysign(math.inf, value) if value and not math.isnan(value) else math.nan
+                return over_zero if base == 0 else value / base
+            case "zscore":
+                return reader.memory.baselines.get(signal, Baseline()).zscore(value)
+            case "growth":
+                return window.growth(over_steps=self.over)
+            case "relative":
+                return window.relative(over_steps=self.over)
+            case "slope":
+                return window.slope(over_steps=self.over)
 
     def label(self, signal: str) -> str:
         """Return a description of the value for alert texts."""
+        form = _LABELS.get(self.kind)
+        return signal if form is None else form.format(signal=signal, to=self.to, over=self.over)
 
 
-@dataclass(frozen=True, slots=True)
-class NewestValue:
-    """The newest value of the signal."""
-
-    history = RememberedHistory.NOTHING
-
-    def value(self, signal: str, reader: SignalReader) -> float:
-        """Return the value in the row."""
-        return reader[signal]
-
-    def label(self, signal: str) -> str:
-        """Return its name."""
-        return signal
-
-
-NEWEST = NewestValue()
-
-
-@dataclass(frozen=True, slots=True)
-class RatioOfSignals:
-    """The signal divided by another signal of the same row."""
-
-    to: str
-    history = RememberedHistory.NOTHING
-
-    def value(self, signal: str, reader: SignalReader) -> float:
-        """Return the ratio: infinite over 0, NaN where both are 0."""
-        value, base = reader[signal], reader[self.to]
-        if base == 0:
-            return math.copysign(math.inf, value) if value and not math.isnan(value) else math.nan
-        return value / base
-
-    def label(self, signal: str) -> str:
-        """Return the numerator and the denominator."""
-        return f"{signal}/{self.to}"
-
-
-@dataclass(frozen=True, slots=True)
-class Growth:
-    """The median of the newest 5 values of the signal over the median of 5 values some steps earlier."""
-
-    over_steps: int
-    history = RememberedHistory.WINDOW
-
-    def value(self, signal: str, reader: SignalReader) -> float:
-        """Return the growth as a ratio."""
-        return _window(signal, reader).growth(over_steps=self.over_steps)
-
-    def label(self, signal: str) -> str:
-        """Return its name and span."""
-        return f"growth of {signal} over {self.over_steps} steps"
-
-
-@dataclass(frozen=True, slots=True)
-class RelativeToMedian:
-    """The signal divided by its rolling median."""
-
-    over_steps: int
-    history = RememberedHistory.WINDOW
-
-    def value(self, signal: str, reader: SignalReader) -> float:
-        """Return the ratio to the median of the previous steps."""
-        return _window(signal, reader).relative(over_steps=self.over_steps)
-
-    def label(self, signal: str) -> str:
-        """Return its name and span."""
-        return f"{signal} over its median of {self.over_steps} steps"
-
-
-@dataclass(frozen=True, slots=True)
-class Slope:
-    """The least-squares slope of the signal per step."""
-
-    over_steps: int
-    history = RememberedHistory.WINDOW
-
-    def value(self, signal: str, reader: SignalReader) -> float:
-        """Return the slope, in units of the signal per step."""
-        return _window(signal, reader).slope(over_steps=self.over_steps)
-
-    def label(self, signal: str) -> str:
-        """Return its name and span."""
-        return f"slope of {signal} over {self.over_steps} steps"
-
-
-@dataclass(frozen=True, slots=True)
-class ZScore:
-    """The robust z-score (median, MAD) of the signal against the first 20 steps of the run."""
-
-    history = RememberedHistory.BASELINE
-
-    def value(self, signal: str, reader: SignalReader) -> float:
-        """Return the robust z-score."""
-        return reader.memory.baselines.get(signal, Baseline()).zscore(reader[signal])
-
-    def label(self, signal: str) -> str:
-        """Return its name."""
-        return f"z-score of {signal}"
-
-
-def _window(signal: str, reader: SignalReader) -> SignalWindow:
-    """Return the history of the signal up to this row; an empty window if the row lacks the signal."""
-    return SignalWindow() if math.isnan(reader[signal]) else reader.memory.windows.get(signal, SignalWindow())
+NEWEST = Measure()
 
 
 class Truth(Enum):
@@ -165,11 +104,6 @@ class ThresholdEvaluation(msgspec.Struct, frozen=True):
 
     raised: Evaluation
     lingering: Evaluation
-
-    @property
-    def can_raise(self) -> bool:
-        """Whether an alert can begin or go on."""
-        return self.raised.truth is Truth.TRUE or self.lingering.truth is Truth.TRUE
 
 
 class Condition(Protocol):
@@ -293,10 +227,10 @@ def signals_of(when: object) -> Iterator[str]:
         case AnyOf(parts) | AllOf(parts):
             for part in parts:
                 yield from signals_of(part)
-        case Comparison(measure=RatioOfSignals(to)):
-            yield from (when.signal, to)
         case Comparison() | SignalAbsent():
             yield when.signal
+            if isinstance(when, Comparison) and when.measure.to:
+                yield when.measure.to
 
 
 def _decisive(parts: Iterable[Condition], truth: Truth, reader: SignalReader) -> ThresholdEvaluation:

@@ -10,33 +10,25 @@ import yaml
 
 from trmon.domain.errors import InvalidInput, did_you_mean
 from trmon.domain.rules.condition import (
+    NEWEST,
     AllOf,
     AnyOf,
     Comparison,
     Condition,
-    Growth,
     InState,
     Measure,
-    NewestValue,
-    RatioOfSignals,
-    RelativeToMedian,
     SignalAbsent,
     SignalCondition,
-    Slope,
+    SpanKind,
     ThresholdSide,
     TwoTrainersLive,
     When,
-    ZScore,
 )
 from trmon.domain.rules.signal_reader import is_known_signal, signal_names
 from trmon.domain.runs.run import RunState
 from trmon.domain.signals.windows import MAX_SPAN_STEPS
 
-SPAN_MEASURES: dict[str, type[Growth | RelativeToMedian | Slope]] = {
-    "growth": Growth,
-    "relative": RelativeToMedian,
-    "slope": Slope,
-}
+SPAN_MEASURES: tuple[SpanKind, ...] = ("growth", "relative", "slope")
 MEASURES = ("signal", *SPAN_MEASURES, "zscore", "ratio")
 """The keys that name the signal of a comparison; it has exactly one of them."""
 
@@ -69,25 +61,12 @@ def condition_to_yaml(when: object) -> dict[str, Any]:
             return {"absent": signal}
         case Comparison():
             away = {} if when.away_from is None else {"away_from": when.away_from}
+            over = {"over": when.measure.over} if when.measure.over else {}
+            named = [when.signal, when.measure.to] if when.measure.to else when.signal
             limits = {when.bound.value: when.threshold, "clear": when.clear}
-            return {**_written_measure(when.measure, when.signal), **limits, **away}
+            return {when.measure.kind: named, **over, **limits, **away}
         case _:
             raise TypeError(f"a rule's condition cannot be a {type(when).__name__}")
-
-
-def _written_measure(measure: Measure, signal: str) -> dict[str, Any]:
-    match measure:
-        case NewestValue():
-            return {"signal": signal}
-        case ZScore():
-            return {"zscore": signal}
-        case RatioOfSignals(to):
-            return {"ratio": [signal, to]}
-        case Growth(over) | RelativeToMedian(over) | Slope(over):
-            key = next(name for name, kind in SPAN_MEASURES.items() if isinstance(measure, kind))
-            return {key: signal, "over": over}
-        case _:
-            raise TypeError(f"a measure cannot be a {type(measure).__name__}")
 
 
 def _parts(value: object, place: str) -> tuple[Condition, ...]:
@@ -129,16 +108,17 @@ def _measured(name: str, given: Mapping[str, Any], place: str) -> tuple[str, Mea
         two = yaml_list(given[name], here)
         if len(two) != 2:
             raise InvalidInput(here, f"must be two signals, numerator and denominator, and has {len(two)}")
-        return _signal(two[0], f"{here}[0]"), RatioOfSignals(_signal(two[1], f"{here}[1]"))
+        return _signal(two[0], f"{here}[0]"), Measure("ratio", to=_signal(two[1], f"{here}[1]"))
     signal = _signal(given[name], here)
-    if name in SPAN_MEASURES:
+    kind = next((kind for kind in SPAN_MEASURES if kind == name), None)
+    if kind is not None:
         if "over" not in given:
             raise InvalidInput(f"{place}.over", "is required: the number of steps")
         over = yaml_steps(given["over"], f"{place}.over")
         if not 1 <= over <= MAX_SPAN_STEPS:
             raise InvalidInput(f"{place}.over", f"must be 1 to {MAX_SPAN_STEPS} steps, and is {over}")
-        return signal, SPAN_MEASURES[name](over)
-    return signal, ZScore() if name == "zscore" else NewestValue()
+        return signal, Measure(kind, over=over)
+    return signal, Measure("zscore") if name == "zscore" else NEWEST
 
 
 def _signal(value: object, place: str) -> str:

@@ -112,11 +112,6 @@ class Rule:
         labels = ",".join(f"{name}={value}" for name, value in sorted(self.labels.items()))
         return f"{run_id}/{self.name}/{labels}" if labels else f"{run_id}/{self.name}"
 
-    @cached_property
-    def names_drift(self) -> bool:
-        """Whether the summary names the pair that dominates."""
-        return "{drift}" in self.summary
-
     def format_summary(self, evaluation: Evaluation, *, run: str, step: int, error: str = "", drift: str = "") -> str:
         """Return the summary with the values filled in."""
         return self.summary.format(

@@ -127,11 +127,7 @@ def renewed_claim(
     is_end: bool = False,
     is_heartbeat: bool = False,
 ) -> Claim:
-    """Return the claim after a message that continues it or takes it over.
-
-    Args: is_report, is_scalars, is_heartbeat, is_end: whether the message is a report, scalars, a heartbeat, or the end
-    of the launch.
-    """
+    """Return the claim after a message that continues it or takes it over."""
     if claim is not None and launch == claim.former_launch:
         return claim
     if claim is None or launch != claim.launch:

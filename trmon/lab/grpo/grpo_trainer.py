@@ -46,10 +46,7 @@ class UpdateOutcome:
 def train_experiment(
     config: ExperimentConfig, monitor: Monitor, *, device: torch.device = CPU
 ) -> Iterator[UpdateOutcome]:
-    """Train as configured, report to the monitor, and yield every update as it ends.
-
-    Args: device: what the policies compute on; a run repeats on a device of the same kind.
-    """
+    """Train as configured, report to the monitor, and yield each update; alike on devices of the same kind."""
     trainer = GrpoTrainer(config, monitor, device=device)
     yield from map(trainer.run_update, range(config.n_updates))
 
