@@ -41,7 +41,7 @@ def test_every_object_matches_the_schema_of_kubernetes(overlay: str, version: st
 
 
 def test_a_misspelt_field_does_not_match_the_schema() -> None:
-    [service] = all_of("fleet", "Service")
+    [service, *_] = all_of("fleet", "Service")
     with pytest.raises(kubernetes_validate.ValidationError, match="slector"):
         kubernetes_validate.validate(service | {"spec": {"slector": {}}}, VERSIONS[-1], strict=True)
 
@@ -142,11 +142,13 @@ def test_every_selector_finds_the_pods_that_it_is_for(overlay: str) -> None:
 
     for deployment in all_of(overlay, "Deployment"):
         assert found_by(deployment["spec"]["selector"]["matchLabels"]) == {deployment["metadata"]["name"]}
-    [service] = all_of(overlay, "Service")
-    assert found_by(service["spec"]["selector"]) == {"trmon"}
-    [port] = service["spec"]["ports"]
-    [container] = pod_of(overlay, "trmon")["spec"]["containers"]
-    assert port["targetPort"] in {known["name"] for known in container["ports"]}
+    assert {found["metadata"]["name"] for found in all_of(overlay, "Service")} == pods.keys()
+    for service in all_of(overlay, "Service"):
+        name = service["metadata"]["name"]
+        assert found_by(service["spec"]["selector"]) == {name}
+        [port] = service["spec"]["ports"]
+        [container] = pod_of(overlay, name)["spec"]["containers"]
+        assert port["targetPort"] in {known["name"] for known in container["ports"]}
     for policy in all_of(overlay, "NetworkPolicy"):
         assert found_by(policy["spec"]["podSelector"]["matchLabels"])
 

@@ -310,8 +310,10 @@ class Spool:
             return
         self._is_loaded = True
         self._reading.extend(found.messages)
-        if found.n_damaged or found.torn_bytes:
-            self._losses.count(LossReason.DAMAGED, found.n_damaged + bool(found.torn_bytes))
+        # Of an orphan it is not known how many messages it had: a torn tail counts as one.
+        seen = found.n_damaged + bool(found.torn_bytes)
+        if n_lost := max(seen, segment.n_messages - len(found.messages)):
+            self._losses.count(LossReason.DAMAGED, n_lost)
 
     def _finish_segment(self) -> None:
         self._is_loaded = False

@@ -211,6 +211,30 @@ def test_only_damaged_records_are_lost_and_counted(tmp_path: Path, spool: MakeSp
     assert losses.snapshot() == {"damaged": 3}
 
 
+@pytest.mark.parametrize("kept_bytes", [0, len(HEADER) + RECORD_BYTES + 5])
+def test_every_message_of_a_segment_that_lost_its_end_is_counted_by_the_process_that_wrote_it(
+    tmp_path: Path, spool: MakeSpool, kept_bytes: int
+) -> None:
+    losses = LossCounter()
+    queue = spool(holds=5, losses=losses)
+    (path,) = tmp_path.rglob("*.seg")
+    path.write_bytes(path.read_bytes()[:kept_bytes])
+    found = drained(queue)
+    assert found == numbered(len(found))
+    assert losses.snapshot() == {"damaged": 5 - len(found)}
+
+
+def test_an_empty_segment_of_a_dead_process_counts_as_a_loss(tmp_path: Path, spool: MakeSpool) -> None:
+    spool("dead", holds=5).close()
+    (path,) = tmp_path.rglob("*.seg")
+    path.write_bytes(b"")
+    losses = LossCounter()
+    adopter = spool("adopter", losses=losses)
+    adopter.adopt()
+    assert drained(adopter) == []
+    assert losses.snapshot() == {"damaged": 1}
+
+
 def test_the_spool_of_a_dead_process_is_adopted_by_one_process_and_read_first(tmp_path: Path, spool: MakeSpool) -> None:
     dead = spool("dead", holds=2)
     dead.close()

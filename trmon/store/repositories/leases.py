@@ -33,8 +33,9 @@ LEASE_SECONDS = 10.0
 
 _NOW = cast(extract("epoch", func.clock_timestamp()), Double)
 _LEASE, _WORKER = tables.lease.c, tables.worker.c
-MAX_AHEAD_SECONDS = 3600.0
-"""A time further in the future was written before the clock was set back, and counts as expired."""
+MAX_AHEAD_SECONDS = 60.0
+"""A time further in the future was written before the clock was set back, and counts as expired: the runs of a worker
+that ended before wait for as long at most."""
 _SLOTS = any_(bindparam("slots", type_=ARRAY(BigInteger)))
 _GIVEN = unnest_rows(tables.lease, ("slot", "fence")).subquery()
 _IS_HELD = (_LEASE.slot == _GIVEN.c.slot) & (_LEASE.fence == _GIVEN.c.fence) & _LEASE.holder.is_not(None)

@@ -43,6 +43,8 @@ def scan_segment(data: bytes) -> SegmentScan:
 
     Errors: SegmentError if the data is not a segment or has another version.
     """
+    if not data:  # what it had did not reach the disk before a power failure
+        return SegmentScan([], n_damaged=1)
     if not data.startswith(HEADER):
         if HEADER.startswith(data):
             return SegmentScan([], torn_bytes=len(data))
