@@ -47,7 +47,9 @@ def error_bounds(
         raise ValueError(f"reward_range must be above 0, got {reward_range}")
     trpo = 0.0 if horizon == 1 else reward_range * horizon * (horizon - 1) * kl_max
     pinsker_marginal = reward_range * 4 / 3 * horizon**1.5 * kl_max
-    mixed = reward_range * 2 * horizon * math.sqrt(_product(kl_max, kl_seq))
+    # 0 x inf = inf, because an unbounded KL gives no bound.
+    product = kl_max + kl_seq if math.isinf(kl_max) or math.isinf(kl_seq) else kl_max * kl_seq
+    mixed = reward_range * 2 * horizon * math.sqrt(product)
     adaptive = math.nan if math.isnan(mixed) else min(pinsker_marginal, mixed)
     vacuous = adaptive > reward_range
     if kl_is == "exact":
@@ -104,13 +106,6 @@ def max_delta(*, horizon: int, budget: float, kl_seq: float | None = None) -> fl
 
 UNKNOWN = ErrorBounds(math.nan, math.nan, math.nan, math.nan, vacuous=None)
 """The bounds of a batch about which nothing can be asserted."""
-
-
-def _product(kl_max: float, kl_seq: float) -> float:
-    """Return the product, with 0 x inf = inf because an unbounded KL gives no bound."""
-    if math.isinf(kl_max) or math.isinf(kl_seq):
-        return kl_max + kl_seq
-    return kl_max * kl_seq
 
 
 def _check(*, horizon: int, **kls: float) -> None:

@@ -28,8 +28,15 @@ def histograms(d: Array, *, valid: Array) -> Array:
     Source: formulas, section 3.
     """
     rows = d.reshape(len(d), -1)
+    counts: Array
     if is_tensor(d):
-        counts = _tensor_counts(rows)
+        import torch
+
+        bins = torch.bucketize(rows, edges_on(d.device), right=True)
+        bins += torch.arange(0, len(d) * N_BINS, N_BINS, device=d.device)[:, None]
+        # torch.bincount would synchronise to learn its length.
+        zeros = torch.zeros(len(d) * N_BINS, dtype=torch.int64, device=d.device)
+        counts = zeros.scatter_add_(0, bins.flatten(), torch.ones_like(bins).flatten()).reshape(len(d), N_BINS)
     else:
         # numpy sorts with vector instructions, which is faster than a table lookup for each token.
         ends = [np.searchsorted(row, EDGES) for row in np.sort(rows)]
@@ -57,16 +64,6 @@ def histogram_in_place(d: Array, *, n_absent: int) -> Array:
     counts: Array = ends[1:] - ends[:-1]
     counts[ZERO_BIN] -= n_absent
     return counts
-
-
-def _tensor_counts(d: Array) -> Array:
-    import torch
-
-    bins = torch.bucketize(d, edges_on(d.device), right=True)
-    bins += torch.arange(0, len(d) * N_BINS, N_BINS, device=d.device)[:, None]
-    # torch.bincount would synchronise to learn its length.
-    counts = torch.zeros(len(d) * N_BINS, dtype=torch.int64, device=d.device)
-    return counts.scatter_add_(0, bins.flatten(), torch.ones_like(bins).flatten()).reshape(len(d), N_BINS)
 
 
 @cache

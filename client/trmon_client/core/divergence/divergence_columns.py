@@ -124,7 +124,14 @@ class StreamedLogits:
             sums = shards.merged(self._sums(squares=pi_squared))
             found = sums.divergences()
             if tv:
-                found["tv"] = shards.added(self._half_distances(sums))
+                # Of this part of the vocabulary, which is read again; NaN where a policy has no distribution.
+                halves = 0.0 * sums.p.total
+                for positions in self._positions():
+                    for start, a, b in self._blocks(positions):
+                        block = slice(start, start + a.shape[0])
+                        whole = DivergenceSums.of_arrays([array[block] for array in sums.arrays()])
+                        halves[block] += whole.half_distance(a, b)
+                found["tv"] = shards.added(halves)
         return {name: found[name].reshape(self.mask.shape) for name in quantities_of(tv=tv, pi_squared=pi_squared)}
 
     def _sums(self, *, squares: bool) -> DivergenceSums:
@@ -141,17 +148,6 @@ class StreamedLogits:
                 for array, computed in zip(arrays, sums.arrays(), strict=True):
                     array[start : start + computed.shape[0]] = computed
         return DivergenceSums.of_arrays(arrays)
-
-    def _half_distances(self, sums: DivergenceSums) -> Array:
-        """Return the part of total variation of this process's part of the vocabulary, [B T]; reads it again."""
-        # 0, but NaN where a policy has no distribution.
-        halves = 0.0 * sums.p.total
-        for positions in self._positions():
-            for start, a, b in self._blocks(positions):
-                block = slice(start, start + a.shape[0])
-                whole = DivergenceSums.of_arrays([array[block] for array in sums.arrays()])
-                halves[block] += whole.half_distance(a, b)
-        return halves
 
     def _positions(self) -> Iterator[slice]:
         """Yield the positions of tiles; the host skips those without a counting token."""

@@ -108,24 +108,19 @@ def lower_bounds(logits: CheckedLogits, *, target: str, topk: TopK) -> Array:
     xp = topk.xp
     with np.errstate(all="ignore"):
         support = TopKSupport.of(topk)
-        log_q, q_rest = _trainer_probabilities(logits, target=target, support=support)
+        # log q of S, [B, T, n], and 1 - q_S, which is summed outside S because 1 - sum would lose digits.
+        log_q = xp.empty(support.ids.shape, "f8", logits.device)
+        q_rest = xp.empty(logits.mask.shape, "f8", logits.device)
+        for block in logits.blocks():
+            q = Softmax.of(logits.read(target, block))
+            ids = support.ids[block]
+            log_q[block] = _gather(q.logits, ids) - xp.log(q.total)[..., None]
+            q_rest[block] = xp.sum(_zero_at(q.weights, ids), -1) / q.total
         q_rest = xp.at_least(xp.where(support.is_empty, 1.0, q_rest), MIN_REST)
         p_rest = 1.0 - support.mass
         terms = xp.where(support.p > 0.0, support.p * (support.logp - log_q), 0.0)
         rest = xp.where(p_rest > NO_REST, p_rest * xp.log(p_rest / q_rest), -q_rest)
         return xp.at_least(xp.sum(terms, -1) + rest, 0.0)
-
-
-def _trainer_probabilities(logits: CheckedLogits, *, target: str, support: TopKSupport) -> tuple[Array, Array]:
-    """Return log q of S, float64 [B, T, n], and 1 - q_S, summed outside S because 1 - sum would lose digits."""
-    log_q = support.xp.empty(support.ids.shape, "f8", logits.device)
-    rest = support.xp.empty(logits.mask.shape, "f8", logits.device)
-    for block in logits.blocks():
-        q = Softmax.of(logits.read(target, block))
-        ids = support.ids[block]
-        log_q[block] = _gather(q.logits, ids) - support.xp.log(q.total)[..., None]
-        rest[block] = support.xp.sum(_zero_at(q.weights, ids), -1) / q.total
-    return log_q, rest
 
 
 def _gather(array: Array, indices: Array) -> Array:

@@ -63,7 +63,12 @@ def log_ratio_sums(
             found["argmax_abs_d"] = by_stem["argmax_abs_d"]
             found["n_clamped"] = ratio.n_above(MAX_ABS_EXPONENT) + ratio.n_below(-MAX_ABS_EXPONENT)
         if given.advantages is not None and pair == clipped_pair(pairs):
-            found |= _clip_columns(given.advantages, ratio, clip=clip)
+            # If clip.low >= 1 the bound is NaN or -inf, which no ratio is below.
+            high, low = float(np.log1p(clip.high)), float(np.log1p(-clip.low))
+            if given.advantages.ndim == 1:
+                found |= clip_counts(ratio.n_above(high), ratio.n_below(low), advantages=given.advantages)
+            else:
+                found |= clip_columns(NUMPY, ratio.d > high, ratio.d < low, advantages=given.advantages, axis=-1)
         found |= {name: by_stem[stem] for stem, name in NAMES[pair].items() if stem in by_stem}
         histograms[pair] = histogram_in_place(d, n_absent=d.size - int(block.n_tokens.sum()))
     return BlockSums(row_block.rows, found | sequence_labels(given, valid=block.valid), histograms)
@@ -148,11 +153,3 @@ def _pair_columns(block: Block, ratio: LogRatio, *, terms: Array) -> dict[str, A
         # The 0 may precede the first valid token.
         least, most = block.extremes(prefix)
     return found | {"prefix_min_d": least, "prefix_max_d": most}
-
-
-def _clip_columns(advantages: Array, ratio: LogRatio, *, clip: ClipRange) -> dict[str, Array]:
-    # If clip.low >= 1 the bound is NaN or -inf, which no ratio is below.
-    high, low = float(np.log1p(clip.high)), float(np.log1p(-clip.low))
-    if advantages.ndim == 1:
-        return clip_counts(ratio.n_above(high), ratio.n_below(low), advantages=advantages)
-    return clip_columns(NUMPY, ratio.d > high, ratio.d < low, advantages=advantages, axis=-1)

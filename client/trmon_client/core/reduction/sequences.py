@@ -42,8 +42,11 @@ def sequence_labels(inputs: CheckedInputs, *, valid: Array) -> dict[str, Array]:
     Source: formulas, section 3.
     """
     found: dict[str, Any] = {}
-    if inputs.advantages is not None:
-        found["advantage"] = _mean_of_valid(inputs, inputs.advantages, valid)
+    if (advantages := inputs.advantages) is not None:
+        if advantages.ndim > 1:
+            xp = inputs.functions
+            advantages = xp.sum(xp.where(valid, xp.cast(advantages, "f8"), 0.0), -1) / xp.count(valid, -1)
+        found["advantage"] = advantages
     if inputs.rewards is not None:
         found["reward"] = inputs.rewards
     if inputs.group_ids is not None:
@@ -54,13 +57,6 @@ def sequence_labels(inputs: CheckedInputs, *, valid: Array) -> dict[str, Array]:
         found["truncated"] = inputs.truncated != 0
     # The trainer may overwrite its memory before the columns are read.
     return {name: inputs.functions.copied(array, COLUMNS[name].dtype) for name, array in found.items()}
-
-
-def _mean_of_valid(inputs: CheckedInputs, given: Array, valid: Array) -> Array:
-    if given.ndim == 1:
-        return given
-    xp = inputs.functions
-    return xp.sum(xp.where(valid, xp.cast(given, "f8"), 0.0), -1) / xp.count(valid, -1)
 
 
 def _range_of_valid(inputs: CheckedInputs, given: Array, valid: Array) -> tuple[Array, Array]:

@@ -6,7 +6,6 @@ import math
 
 import numpy as np
 
-from trmon_client.core.column_schema import Pair
 from trmon_client.core.columns import Columns, SequenceMatrix
 from trmon_client.core.reduction.sequences import SUM_LOGP, SUM_SQ_LOGP
 from trmon_client.core.reduction.token_terms import RATIOS, rollout_pair
@@ -161,24 +160,16 @@ def rollout_signals(sequences: SequenceMatrix) -> dict[str, float]:
     above, below = RATIOS[pair]
     found = {name: sums[name] for name in _ROLLOUT_COUNTS if name in sums}
     if SUM_SQ_LOGP[above] in sums and SUM_SQ_LOGP[below] in sums:
-        found |= _logp_unit(sums, pair)
+        # The slope through 0 of log p on log q is log 2 if mu is given in log2, 1/log 2 if the trainer's log-probs are;
+        # the share of the squares of d that it does not explain is then small.
+        sq_p, sq_q, sq_d = sums[SUM_SQ_LOGP[above]], sums[SUM_SQ_LOGP[below]], sums[f"{pair}_sum_sq_d"]
+        dot = (sq_p - sq_q - sq_d) / 2  # log p = log q + d
+        explained = quotient(dot * dot, sq_q * sq_d)
+        found |= {"logp_unit": 1 + quotient(dot, sq_q), "logp_unit_residual": max(1 - explained, 0.0)}
     if SUM_LOGP[below] in sums:
         found["mu_logprob_mean"] = quotient(sums[SUM_LOGP[below]], sums["n_tokens"])
     shift = float(np.add.reduce(np.abs(sequences.of_column(f"{pair}_sum_d"))))
     return found | {"seq_shift_share": quotient(shift, sums[f"{pair}_sum_abs_d"])}
-
-
-def _logp_unit(sums: dict[str, float], pair: Pair) -> dict[str, float]:
-    """Return the slope through 0 of log p on log q, and the share of the squares of d that it does not explain.
-
-    The slope is log 2 if mu is given in log2, 1/log 2 if the trainer's log-probs are, and the rest is then small.
-    """
-    sq_p, sq_q = (sums[SUM_SQ_LOGP[name]] for name in RATIOS[pair])
-    sq_d = sums[f"{pair}_sum_sq_d"]
-    # log p = log q + d.
-    dot = (sq_p - sq_q - sq_d) / 2
-    explained = quotient(dot * dot, sq_q * sq_d)
-    return {"logp_unit": 1 + quotient(dot, sq_q), "logp_unit_residual": max(1 - explained, 0.0)}
 
 
 _ROLLOUT_COUNTS = ("n_mu_zero", "n_mu_zero_unlikely", "n_unlikely", "n_prob_diff_half", "n_zero_tail")
