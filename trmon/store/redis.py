@@ -158,7 +158,13 @@ class PubSub:
                     self._receive_from(subscription)
             except Exception as error:  # noqa: BLE001 - the edge of the thread: it subscribes again
                 self._on_failure("listen")
-                self._note_disconnect(error)
+                if not self._is_away:
+                    self._is_away = True
+                    _log.warning("redis_away", error=str(error))
+                if self.is_connected:
+                    # The process polls everything: its polls were slowed down.
+                    self.is_connected = False
+                    self._notify(CommitNotice(missed=True))
             with self._changed:
                 self._changed.wait_for(lambda: self._closing, timeout=RETRY_SECONDS)
 
@@ -173,15 +179,6 @@ class PubSub:
                 raise TimeoutError(f"no answer for {SILENCE_SECONDS} s")
             else:
                 subscription.ping()
-
-    def _note_disconnect(self, error: Exception) -> None:
-        """Log once that Redis is unavailable, and have the process poll everything: its polls were slowed down."""
-        if not self._is_away:
-            self._is_away = True
-            _log.warning("redis_away", error=str(error))
-        if self.is_connected:
-            self.is_connected = False
-            self._notify(CommitNotice(missed=True))
 
     def _handle(self, message: dict[str, Any]) -> None:
         if message["type"] == "subscribe":

@@ -36,6 +36,15 @@ def attempt_document(connection: Connection, member: LakeMember, *, now: float) 
     )
     row = connection.execute(found.order_by(table.id.desc()).limit(1)).one_or_none()
     incident = None if row is None else Incident(alert=ALERT_MAPPING.from_row(row))
+    batch = tables.batch.c
+    sizes = select(
+        func.min(batch.step).label("first_step"),
+        func.max(batch.step).label("newest_step"),
+        func.count().label("n_batches"),
+        func.sum(batch.n_sequences).label("n_sequences"),
+        func.sum(batch.n_tokens).label("n_tokens"),
+        func.max(batch.closed_at).label("ended_at"),
+    ).where(batch.attempt_id == member.attempt_id)
     return {
         **stored._asdict(),
         "state": run.state.value,
@@ -48,7 +57,7 @@ def attempt_document(connection: Connection, member: LakeMember, *, now: float) 
         "verdict": _verdict(connection, run, incident, now=now) if run.attempt_id == member.attempt_id else None,
         "cause": None if incident is None else incident.cause,
         "ill_step": None if incident is None else incident.since_step,
-        **_sizes(connection, member),
+        **connection.execute(sizes).one()._mapping,
     }
 
 
@@ -63,19 +72,6 @@ def _verdict(connection: Connection, run: Run, incident: Incident | None, *, now
         judgement=judgement_in(outlook or {}),
     )
     return verdict_of(inputs, now=now).kind.value
-
-
-def _sizes(connection: Connection, member: LakeMember) -> dict[str, Any]:
-    table = tables.batch.c
-    totals = select(
-        func.min(table.step).label("first_step"),
-        func.max(table.step).label("newest_step"),
-        func.count().label("n_batches"),
-        func.sum(table.n_sequences).label("n_sequences"),
-        func.sum(table.n_tokens).label("n_tokens"),
-        func.max(table.closed_at).label("ended_at"),
-    ).where(table.attempt_id == member.attempt_id)
-    return dict(connection.execute(totals).one()._mapping)
 
 
 _TIMES = {tables.policy_version: "created_at", tables.adaptation: "changed_at", tables.note: "at"}

@@ -55,17 +55,12 @@ def table_folder_of(location: LakeLocation, table: LakeTable) -> TableFolder:
     if not location.is_remote:
         return TableFolder(pyarrow.fs.LocalFileSystem(), location.table_uri(table.name))
     url = urlsplit(location.table_uri(table.name))
-    bucket = url.username or url.netloc
-    return TableFolder(_object_store(location), f"{bucket}{url.path}")
-
-
-def _object_store(location: LakeLocation) -> Any:
-    """Return the store of a lake; the variables are those that deltalake reads, which pyarrow does not all know."""
-    url = urlsplit(location.url)
+    filesystem: Any
+    # The variables are those that deltalake reads, which pyarrow does not all know.
     match url.scheme:
         case "s3":
             endpoint = urlsplit(os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or "")
-            return pyarrow.fs.S3FileSystem(
+            filesystem = pyarrow.fs.S3FileSystem(
                 region=os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION"),
                 scheme=endpoint.scheme or "https",
                 endpoint_override=endpoint.netloc or None,
@@ -74,11 +69,13 @@ def _object_store(location: LakeLocation) -> Any:
                 retry_strategy=pyarrow.fs.AwsStandardS3RetryStrategy(max_attempts=MAX_ATTEMPTS),
             )
         case "gs":
-            return pyarrow.fs.GcsFileSystem(retry_time_limit=timedelta(seconds=REQUEST_SECONDS))
+            filesystem = pyarrow.fs.GcsFileSystem(retry_time_limit=timedelta(seconds=REQUEST_SECONDS))
         case _:
             host = (url.hostname or "").partition(".")[0] if url.username else ""
             account = host or os.environ.get("AZURE_STORAGE_ACCOUNT_NAME")
-            return pyarrow.fs.AzureFileSystem(account, account_key=os.environ.get("AZURE_STORAGE_ACCOUNT_KEY"))
+            key = os.environ.get("AZURE_STORAGE_ACCOUNT_KEY")
+            filesystem = pyarrow.fs.AzureFileSystem(account, account_key=key)
+    return TableFolder(filesystem, f"{url.username or url.netloc}{url.path}")
 
 
 class DeltaTables:

@@ -101,13 +101,15 @@ class LakeAccess:
     @contextmanager
     def read(self) -> Iterator[None]:
         """Run the block as a read. Errors: LakeUnavailable for an unreachable lake; Overloaded."""
+        from deltalake.exceptions import DeltaError
+
         self._check_reachable()
         if not self._slots.acquire(blocking=False):
             self._wait()
         try:
             self._check_reachable()  # it may have failed for the one before
             yield
-        except _failures_of_lakes() as error:
+        except (DeltaError, OSError) as error:
             with self._lock:
                 pause_seconds = min(FIRST_PAUSE_SECONDS * 2.0 ** min(self._failures, 16), MAX_PAUSE_SECONDS)
                 self._failures += 1
@@ -145,9 +147,3 @@ def brief_error(error: BaseException) -> str:
     """Return an error of deltalake, which draws a tree in colours, as one short line."""
     text = " ".join(_ANSI.sub("", str(error)).replace("↳", "").split())
     return text if len(text) <= MESSAGE_LENGTH else f"{text[:MESSAGE_LENGTH]}..."
-
-
-def _failures_of_lakes() -> tuple[type[Exception], ...]:
-    from deltalake.exceptions import DeltaError
-
-    return DeltaError, OSError

@@ -72,8 +72,17 @@ class QuerySession:
 
         Errors: InvalidInput naming the tables or columns there are; QueryFailed, also while the result is read.
         """
+        columns = f"* EXCLUDE ({LAKE_BATCH})"
         for table in QUERY_TABLES:
-            self._add(table, rows.get(table.name))
+            # One that the query does not name has no rows.
+            found, stored = rows.get(table.name), f"_database_{table.name}"
+            self._connection.register(stored, table.schema.empty_table() if found is None else found.database)
+            selected = f"SELECT {columns} REPLACE (NULL::VARCHAR AS month) FROM {stored}"  # noqa: S608 - a fixed name
+            if found is not None and found.lake is not None:
+                moved = f"_lake_{table.name}"
+                self._connection.register(moved, found.lake)
+                selected += f" UNION ALL BY NAME SELECT {columns} FROM {moved} WHERE {found.where}"  # noqa: S608 - as above
+            self._connection.execute(f"CREATE VIEW {table.name} AS {selected}")
         self._connection.execute(f"CREATE VIEW {RUNS} AS {runs_sql()}")
         for statement in _LOCKED:
             self._connection.execute(statement)
@@ -91,18 +100,6 @@ class QuerySession:
     def _in_thread(self, step: Callable[[], Any]) -> Any:
         """Return what a function returns; this thread notices Ctrl-C meanwhile, as one in DuckDB would not."""
         return self._thread.submit(step).result()
-
-    def _add(self, table: LakeTable, rows: TableRows | None) -> None:
-        """Make the view of a table; one that the query does not name has no rows."""
-        stored = f"_database_{table.name}"
-        self._connection.register(stored, table.schema.empty_table() if rows is None else rows.database)
-        columns = f"* EXCLUDE ({LAKE_BATCH})"
-        selected = f"SELECT {columns} REPLACE (NULL::VARCHAR AS month) FROM {stored}"  # noqa: S608 - a fixed name
-        if rows is not None and rows.lake is not None:
-            moved = f"_lake_{table.name}"
-            self._connection.register(moved, rows.lake)
-            selected += f" UNION ALL BY NAME SELECT {columns} FROM {moved} WHERE {rows.where}"  # noqa: S608 - as above
-        self._connection.execute(f"CREATE VIEW {table.name} AS {selected}")
 
 
 @contextmanager

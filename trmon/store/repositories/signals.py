@@ -177,11 +177,16 @@ class Signals(Reader):
         parts = [self._read_attempt(id_, names=names, steps=steps) for id_ in attempt_ids]
         if updates == "gauge":
             parts = [part.where(gauge_rows(part.axes)) for part in parts]
-        parts = _splice(parts)
+        # Each attempt is cut at the first step of the next one.
+        spliced: list[BatchSeries] = []
+        limit = 2**62
+        for part in reversed(parts):
+            spliced.insert(0, part.where(part.axes["step"] < limit))
+            limit = min([limit, *part.axes["step"][:1].tolist()])
         return bucket_series(
-            np.concatenate([np.empty(0, AXES), *(part.axes for part in parts)]),
-            {name: np.concatenate([np.empty(0), *(part.values[name] for part in parts)]) for name in names},
-            attempt_id=np.repeat(attempt_ids, [len(part.axes) for part in parts]).astype(np.int64),
+            np.concatenate([np.empty(0, AXES), *(part.axes for part in spliced)]),
+            {name: np.concatenate([np.empty(0), *(part.values[name] for part in spliced)]) for name in names},
+            attempt_id=np.repeat(attempt_ids, [len(part.axes) for part in spliced]).astype(np.int64),
             points=points,
         )
 
@@ -243,13 +248,3 @@ def _values(
         table.attempt_id == attempt_id, table.name.in_(names), table.first_ordinal.between(min(ordinals), max(ordinals))
     )
     return connection.execute(found)
-
-
-def _splice(parts: list[BatchSeries]) -> list[BatchSeries]:
-    """Cut each attempt at the first step of the next one."""
-    spliced: list[BatchSeries] = []
-    limit = 2**62
-    for part in reversed(parts):
-        spliced.insert(0, part.where(part.axes["step"] < limit))
-        limit = min([limit, *part.axes["step"][:1].tolist()])
-    return spliced
