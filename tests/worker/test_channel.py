@@ -39,7 +39,7 @@ def test_a_future_ends_with_the_services_answer_for_its_update(ends: tuple[Servi
         (CommitRequest, (update_of(1),)),
         (CommitRequest, (update_of(2), update_of(3))),
     ]
-    service_proxy.complete(CommitResult(requests[1].number, (None, "4096 operations wait for the disk")))
+    service_proxy.complete(CommitResult(requests[1].number, (None, NotReady("4096 operations wait for the disk"))))
     assert (first.done(), second.result(0)) == (False, None)
     with pytest.raises(NotReady, match="wait for the disk"):
         third.result(0)

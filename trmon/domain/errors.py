@@ -102,6 +102,10 @@ class LakeUnavailable(NotReady):
     """The rows of a run are in the lake, which cannot be read now; runs in the database are not affected."""
 
 
+PASSING = (NotReady, Overloaded, Fenced, OSError)
+"""The errors that what is processed has no part in: a later attempt may succeed."""
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return a suggestion of similar known names, to follow an error text; empty if no name is similar."""
     near = get_close_matches(name[:128], list(known), n=2)

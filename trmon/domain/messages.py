@@ -68,7 +68,7 @@ class StoredReport:
 class DamagedReport:
     """A stored report that cannot be processed: its key, and the reason.
 
-    `is_late`: it arrived after its attempt moved to the lake, so no batch takes it.
+    `is_late`: no batch takes it, since it arrived after its attempt moved to the lake, or fails the pass even so.
     """
 
     id: int

@@ -11,7 +11,7 @@ from threading import BoundedSemaphore, Lock
 from typing import Any
 
 from trmon.domain.batches.batch import BatchRow
-from trmon.domain.errors import NotReady
+from trmon.domain.errors import TrmonError
 from trmon.domain.health.run_summary import RunSummary
 from trmon.domain.identity import BatchKey
 from trmon.domain.ownership import Fences
@@ -33,10 +33,13 @@ class RunsChanged:
 
 @dataclass(frozen=True, slots=True)
 class CommitResult:
-    """To the worker: for each update of a CommitRequest None if it is committed, else the error."""
+    """To the worker: for each update of a CommitRequest None if it is committed, else the error.
+
+    It is NotReady if the update has no part in it, else TrmonError.
+    """
 
     number: int
-    errors: tuple[str | None, ...]
+    errors: tuple[TrmonError | None, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +120,7 @@ class ServiceProxy:
         self._failures: list[str] = []
 
     def commit(self, updates: Sequence[RunUpdate], *, fences: Fences | None = None) -> list[Future[None]]:
-        """Have the service commit updates; each future ends when its update is on disk. Errors, from it: NotReady."""
+        """Have the service commit updates; each future ends when its update is on disk. Errors, from it: TrmonError."""
         assert fences is None, "an embedded database has one worker"
         assert len(updates) <= MAX_UNANSWERED, "more would wait for ever"
         if not updates:
@@ -142,7 +145,7 @@ class ServiceProxy:
             if error is None:
                 future.set_result(None)
             else:
-                future.set_exception(NotReady(error))
+                future.set_exception(error)
 
     def write(self, summaries: Sequence[RunSummary]) -> None:
         """Have the service store summaries; may be called from any thread."""

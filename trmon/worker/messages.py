@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from trmon.domain.batches.batch import BatchRow, QuarantinePart, quarantined
 from trmon.domain.identity import BatchKey
@@ -74,6 +74,14 @@ class LogReader:
                 break
         return self._page(notices, reports, caught_up=False)
 
+    def next_message(self) -> MessagePage:
+        """Return the next message alone, in the same order; without one, the page is the last."""
+        unread = self._log.reports.unread_of(self._run_id, self.read, limit=1)
+        first = min((*unread.notices, *unread.reports), key=_order, default=None)
+        notices = [notice for notice in unread.notices if notice is first]
+        reports = [report for report in unread.reports if report is first]
+        return self._page(notices, reports, caught_up=first is None)
+
     def _page(self, notices: Sequence[AnyNotice], reports: Sequence[AnyReport], *, caught_up: bool) -> MessagePage:
         self.read = Frontier(
             report_id=reports[-1].id if reports else self.read.report_id,
@@ -103,6 +111,25 @@ def _order(stored: StoredMessage) -> tuple[float, float]:
         return stored.received_at, math.inf
     message = stored.report if isinstance(stored, StoredReport) else stored.message
     return stored.received_at, message.sent_at
+
+
+Damaged: TypeAlias = DamagedReport | DamagedNotice
+MessageId = tuple[bool, int]
+"""Whether a message is a report, and its id."""
+
+
+def message_id(message: StoredMessage) -> MessageId:
+    """Return what a message is known by within its run."""
+    return isinstance(message, StoredReport | DamagedReport), message.id
+
+
+def set_aside(message: StoredMessage, error: Exception) -> Damaged:
+    """Return a message that fails the pass as one that cannot be processed; no batch takes it the second time."""
+    given: dict[str, Any] = {"id": message.id, "run_id": message.run_id, "received_at": message.received_at}
+    given["reason"] = f"{type(error).__name__}: {error}"
+    if isinstance(message, StoredReport | DamagedReport):
+        return DamagedReport(**given, key=message.key, is_late=isinstance(message, DamagedReport))
+    return DamagedNotice(**given, attempt_id=message.attempt_id)
 
 
 def newest_sent_at(messages: Sequence[StoredMessage]) -> float | None:

@@ -16,7 +16,7 @@ import structlog
 
 from trmon.config.settings import Settings
 from trmon.domain.batches.batch import BatchRow
-from trmon.domain.errors import TrmonError
+from trmon.domain.errors import PASSING, NotReady, TrmonError
 from trmon.domain.health_check import HUNG_SECONDS
 from trmon.domain.identity import BatchKey
 from trmon.domain.pipeline.run_update import RunView
@@ -236,7 +236,7 @@ class WorkerProcess:
         try:
             futures = self._log.commit(request.updates)
         except Exception as error:  # noqa: BLE001 - the edge of the thread: the worker tries again
-            _send(channel, CommitResult(request.number, (str(error),) * len(request.updates)))
+            _send(channel, CommitResult(request.number, (_plain(error),) * len(request.updates)))
             return
         with self._condition:
             self._in_flight.update(futures)
@@ -246,7 +246,12 @@ class WorkerProcess:
         with self._condition:
             self._in_flight.difference_update(futures)
         errors = (future.exception() for future in futures)
-        _send(channel, CommitResult(number, tuple(None if error is None else str(error) for error in errors)))
+        _send(channel, CommitResult(number, tuple(None if error is None else _plain(error) for error in errors)))
+
+
+def _plain(error: BaseException) -> TrmonError:
+    """Return an error that any process can read."""
+    return NotReady(str(error)) if isinstance(error, PASSING) else TrmonError(repr(error))
 
 
 def _when_all_done(futures: Sequence[Future[None]], callback: Callable[[], None]) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
+from types import MappingProxyType
 
 from msgspec import structs
 
@@ -24,10 +26,22 @@ from trmon.domain.severity import Severity
 from trmon.store.repositories.run_log import RunLog
 from trmon.worker.adaptation import Advisor, BoundAdaptation, run_quarantined
 from trmon.worker.batch_closer import BatchCloser, apply_newest_scalars, apply_scalars
-from trmon.worker.messages import LivenessCheck, LogReader, MessageHandler, StoredMessage, newest_sent_at
+from trmon.worker.messages import (
+    Damaged,
+    LivenessCheck,
+    LogReader,
+    MessageHandler,
+    MessageId,
+    MessagePage,
+    StoredMessage,
+    message_id,
+    newest_sent_at,
+)
 from trmon.worker.pass_changes import PassChanges, PassResult, is_checkpoint_due
 from trmon.worker.recovery import recover_run
 from trmon.worker.run_context import RunContext, WatchConfig
+
+NOTHING_REPLACED: Mapping[MessageId, Damaged] = MappingProxyType({})
 
 
 class RunProcessor:
@@ -46,6 +60,8 @@ class RunProcessor:
         self._adaptation = BoundAdaptation(log, run)
         self._liveness = LivenessCheck(log, run, patience=watch_config.patience, loaded_at=now)
         self._messages = MessageHandler(log, run, liveness=self._liveness)
+        self.alone: StoredMessage | None = None
+        """The only message of the last pass, if it was to read one only."""
         self._batches = BatchCloser(
             log,
             run,
@@ -77,16 +93,26 @@ class RunProcessor:
         """How far the run's messages are read."""
         return self._reader.read
 
-    def run_pass(self, now: float, *, unread: Unread | None = None) -> PassResult:
+    def run_pass(
+        self,
+        now: float,
+        *,
+        unread: Unread | None = None,
+        at_most: int | None = None,
+        replaced: Mapping[MessageId, Damaged] = NOTHING_REPLACED,
+    ) -> PassResult:
         """Return the changes of one pass; the caller commits them, or discards this processor.
 
-        Args: unread: all messages since `read`; without it the pass reads them itself.
+        Args: unread: all messages since `read`; without it the pass reads them itself; at_most: 0 or 1 message, None
+        for a page; replaced: messages that failed a pass, as damaged ones.
         """
         run, changes, is_ending = self._run, PassChanges(now=now), False
         changes.tally.quarantined, run.quarantined = run.quarantined, Counter()
         run.context.refresh()
-        page = self._reader.next_page() if unread is None else self._reader.page_of(unread)
-        messages = tuple(_received_by_now(message, now=now) for message in page.messages)
+        page = self._next_page(unread, at_most)
+        self.alone = page.messages[0] if at_most and page.messages else None
+        found = (replaced.get(message_id(message), message) for message in page.messages)
+        messages = tuple(_received_by_now(message, now=now) for message in found)
         late = self._messages.handle(messages, changes)
         context = run.pass_context(changes)
         run.apply_transitions(
@@ -112,7 +138,8 @@ class RunProcessor:
                     apply_run_end(context=context, pipeline_state=run.pipeline_state, now=now), changes
                 )
         view = self._view(now)
-        update = self._update(changes, view, is_ending=is_ending)
+        # A pass without messages shows whether the database takes anything of this run.
+        update = self._update(changes, view, is_ending=is_ending, must_write=at_most == 0)
         return PassResult(
             update=update,
             view=view,
@@ -120,6 +147,11 @@ class RunProcessor:
             tally=changes.tally,
             sent_at=newest_sent_at(messages),
         )
+
+    def _next_page(self, unread: Unread | None, at_most: int | None) -> MessagePage:
+        if at_most is None:
+            return self._reader.next_page() if unread is None else self._reader.page_of(unread)
+        return self._reader.next_message() if at_most else MessagePage(messages=(), caught_up=False)
 
     def checkpoint_update(self) -> RunUpdate | None:
         """Return an update with a checkpoint alone; None if nothing has changed since the last checkpoint."""
@@ -182,11 +214,12 @@ class RunProcessor:
         waits = state.provisional or state.pending is not None
         return run.is_done and bool(waits or (is_finished and state.tracks))
 
-    def _update(self, changes: PassChanges, view: RunView, *, is_ending: bool) -> RunUpdate | None:
+    def _update(self, changes: PassChanges, view: RunView, *, is_ending: bool, must_write: bool) -> RunUpdate | None:
         run = self._run
         ordinal = run.pipeline_state.ordinal
         frontier, judged_rows = run.pending.restart_frontier(self._reader.read), run.pipeline_state.judge.rows
-        if not changes and not is_ending and (frontier, judged_rows) == (self._written, self._judged_rows):
+        is_unchanged = not changes and not is_ending and not must_write
+        if is_unchanged and (frontier, judged_rows) == (self._written, self._judged_rows):
             return None
         self._judged_rows = judged_rows
         checkpoint = None

@@ -8,18 +8,18 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import Protocol, TypeVar
 
 import structlog
 
-from trmon.domain.errors import Fenced, NotFound
+from trmon.domain.errors import PASSING, Fenced, NotFound
 from trmon.domain.messages import Unread
 from trmon.domain.ownership import Fences, in_slots, slot_of
 from trmon.domain.pipeline.run_update import RunUpdate, RunView
 from trmon.store.repositories.run_log import RunLog
-from trmon.worker.messages import QUANTUM
+from trmon.worker.messages import QUANTUM, Damaged, MessageId, StoredMessage, message_id, set_aside
 from trmon.worker.pass_changes import CommitBatcher, PassResult, PassTally, RunUpdateWriter, commit_updates
 from trmon.worker.recovery import PAGE
 from trmon.worker.run_context import WatchConfig
@@ -112,6 +112,44 @@ class RunBackoff:
     retry_at: float
 
 
+MAX_FAILURES = 3
+"""How often in a row the passes over a run fail before its messages are read one by one."""
+
+
+@dataclass(slots=True)
+class Suspicion:
+    """What is known of the message that fails the passes over a run.
+
+    `failures` counts those in a row that are not passing. At the limit a pass reads `at_most` no message, which shows
+    that it is a message that fails, and then one by one; the one that fails alone is `replaced` by a damaged one.
+    """
+
+    failures: int = 0
+    at_most: int | None = None
+    replaced: dict[MessageId, Damaged] = field(default_factory=dict)
+
+    def pass_failed(self, error: Exception, alone: StoredMessage | None) -> bool:
+        """Count a failure; return whether the only message of the pass is replaced from now on."""
+        if isinstance(error, PASSING):
+            self.at_most = None if self.at_most is None else 0
+            return False
+        self.failures += 1
+        if alone is not None:
+            key = message_id(alone)
+            self.replaced[key] = set_aside(self.replaced.get(key, alone), error)
+            self.failures, self.at_most = 0, None
+        elif self.failures >= MAX_FAILURES:
+            self.at_most = 0
+        return alone is not None
+
+    def pass_committed(self, *, has_more: bool) -> None:
+        """Read the next message alone, until there is none."""
+        if self.at_most is not None and has_more:
+            self.at_most = 1
+        else:
+            self.failures, self.at_most = 0, None
+
+
 class Scheduler:
     """Holds the processors of loaded runs: those that train or have pending work. Not thread-safe."""
 
@@ -132,6 +170,7 @@ class Scheduler:
         self._fences: Fences | None = None
         self._processors: dict[int, RunProcessor] = {}
         self._backoffs: dict[int, RunBackoff] = {}
+        self._suspicions: dict[int, Suspicion] = {}
         self._timers = TimerQueue()
         self._behind: set[int] = set()
         """Runs with more unread messages than one page."""
@@ -266,7 +305,13 @@ class Scheduler:
             if processor is None:
                 processor = RunProcessor(self._log, run_id, watch_config=self._watch_config, now=now)
                 self._processors[run_id] = processor
-            batcher.add(processor.run_pass(now, unread=unread))
+            if (suspicion := self._suspicions.get(run_id)) is None:
+                batcher.add(processor.run_pass(now, unread=unread))
+            else:
+                given = unread if suspicion.at_most is None else None
+                batcher.add(
+                    processor.run_pass(now, unread=given, at_most=suspicion.at_most, replaced=suspicion.replaced)
+                )
         except NotFound:
             self._unload(run_id)
             self._views.remove(run_id)
@@ -287,6 +332,8 @@ class Scheduler:
             self._fail(run_id, error, now=now)
             return False
         self._backoffs.pop(run_id, None)
+        if run_id in self._suspicions:
+            self._suspicions[run_id].pass_committed(has_more=result.has_more)
         processor = self._processors[run_id]
         self._views.put(result.view)
         self._observer.pass_committed(result.tally)
@@ -297,11 +344,17 @@ class Scheduler:
         if processor.is_idle and not result.has_more:
             del self._processors[run_id]
             self._live.discard(run_id)
+            self._suspicions.pop(run_id, None)
         return result.has_more
 
     def _fail(self, run_id: int, error: Exception, *, now: float) -> None:
         """Drop the processor, whose state may be half changed, and retry with a new one after a backoff."""
-        self._processors.pop(run_id, None)
+        processor = self._processors.pop(run_id, None)
+        alone = None if processor is None else processor.alone
+        if self._suspicions.setdefault(run_id, Suspicion()).pass_failed(error, alone) and alone is not None:
+            self._backoffs.pop(run_id, None)
+            kind = "report" if message_id(alone)[0] else "notice"
+            log.error("message_quarantined", run_id=run_id, kind=kind, id=alone.id, exc_info=error)
         failures = self._backoffs[run_id].failures + 1 if run_id in self._backoffs else 1
         wait_seconds = min(BACKOFF_SECONDS * 2.0 ** min(failures - 1, 16), MAX_BACKOFF_SECONDS)
         self._backoffs[run_id] = RunBackoff(failures, now + wait_seconds)
@@ -317,6 +370,7 @@ class Scheduler:
     def _unload(self, run_id: int) -> None:
         self._processors.pop(run_id, None)
         self._backoffs.pop(run_id, None)
+        self._suspicions.pop(run_id, None)
         self._behind.discard(run_id)
         self._live.discard(run_id)
         self._timers.cancel(run_id)
