@@ -24,10 +24,7 @@ MAX_ANSWER_BYTES = 32_768
 
 
 def as_result(answer: Answer) -> CallToolResult:
-    """Return an answer as JSON, structured and as text: clients show a model one of the two.
-
-    Errors: InvalidInput for an answer over `MAX_ANSWER_BYTES`.
-    """
+    """Return an answer as JSON and text: clients show one. Errors: InvalidInput for one over `MAX_ANSWER_BYTES`."""
     document = without_unknown(answer)
     text = to_json(document).decode()
     if len(text.encode()) > MAX_ANSWER_BYTES:

@@ -159,10 +159,7 @@ def one_caller(service: Service) -> ServiceOf:
 
 
 def caller_by_token(url: str) -> ServiceOf:
-    """Return what opens the service with the bearer token of each request, and never with a token of this process.
-
-    Errors of a request: Unauthenticated without a token.
-    """
+    """Return what opens the service by each request's own bearer token. Errors of a request: Unauthenticated."""
 
     @contextmanager
     def service_of(context: AnyContext) -> Iterator[Service]:

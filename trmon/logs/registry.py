@@ -70,10 +70,7 @@ NOT_READ: Mapping[bytes, str] = {
 
 
 def format_of(path: Path) -> LogFormat:
-    """Return the format of a file, a folder, or a run in a file (`mlflow.db/NAME`); a file may be compressed.
-
-    Errors: InvalidInput if it cannot be read or has no known format.
-    """
+    """Return the format of a file, maybe compressed, a folder, or a run (`mlflow.db/NAME`). Errors: InvalidInput."""
     head = b"" if path.is_dir() else _head(path, lambda file: store_of(file).open("rb"))
     opened = next((opened for start, opened in COMPRESSED.items() if head.startswith(start)), None)
     if opened is None:

@@ -26,10 +26,7 @@ def is_url(given: str) -> bool:
 
 @contextmanager
 def log_file(given: str, *, standard_input: IO[bytes]) -> Iterator[Path]:
-    """Return the file of a log: a path, "-" or the address of a run in MLflow, both of which are copied first.
-
-    Errors: InvalidInput if an address cannot be read; those of the copy name what was given.
-    """
+    """Return the file of a log: a path, or a copy of "-" or of a run's address in MLflow. Errors: InvalidInput."""
     if given != STANDARD_INPUT and not is_url(given):
         yield Path(given)
         return

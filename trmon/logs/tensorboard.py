@@ -132,10 +132,7 @@ def _scalar(tensor: Any) -> float | None:
 
 
 def read_records(file: BinaryIO) -> Iterator[bytes | LogDefect]:
-    """Yield the bytes of each record, and a defect for what is damaged or cut off.
-
-    Source: tensorflow/core/lib/io/record_writer.h.
-    """
+    """Yield the bytes of each record, and a defect for damage. Source: tensorflow/core/lib/io/record_writer.h."""
     size = os.fstat(file.fileno()).st_size
     for number in count(1):
         begin = file.tell()

@@ -16,10 +16,7 @@ _MOVED = re.compile(r"(?P<name>\w+)\((?P<bounds>[^()]*)\)")
 
 
 def parse_policy_argument(text: str) -> Policy:
-    """Return a policy written as a preset, a preset with bounds such as `trm_max(delta=0.02)`, or JSON.
-
-    Errors: InvalidInput, which names what is allowed.
-    """
+    """Return a policy: a preset, one with bounds such as `trm_max(delta=0.02)`, or JSON. Errors: InvalidInput."""
     try:
         moved = _MOVED.fullmatch(text.strip())
         if moved:

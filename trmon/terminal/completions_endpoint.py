@@ -69,10 +69,7 @@ class CompletionsEndpoint:
         return f"{before}{separator}{rest.rpartition('@')[2]}"
 
     def score(self, tokens: ScoredTokens) -> EngineScores:
-        """Return the log-probs of the tokens, or of responses that are sampled after their prompts.
-
-        Errors: InvalidInput if the endpoint is unreachable, refuses, or answers without log-probs.
-        """
+        """Return log-probs of tokens, or of responses sampled after their prompts. Errors: InvalidInput."""
         masks = tokens.mask or tuple(np.ones(len(row), bool) for row in tokens.token_ids)
         headers = _authorization(self.api_key)
         timeout = httpx.Timeout(TIMEOUT_SECONDS, connect=10.0)

@@ -118,10 +118,7 @@ def fleet_frame(
     trouble: str = "",
     view: FleetView = WHOLE_FLEET,
 ) -> RenderableType:
-    """Return one frame of the fleet.
-
-    Args: height: lines of the terminal, None for no limit; trouble: why the data may be outdated; view: which runs.
-    """
+    """Return a frame of a terminal's height, None: no limit; `trouble` says why the data may be outdated."""
     found = view.of(runs)
     shown = found if height is None else found[view.first : view.first + rows_within(height, view)]
     more = len(found) - view.first - len(shown)

@@ -231,10 +231,7 @@ def calibration_plan(versions: Sequence[PolicyVersion]) -> CalibrationPlan | Non
 
 
 def calibrated_limits(versions: Sequence[PolicyVersion]) -> CalibratedLimits | None:
-    """Return the limits that the newest calibration sets; None without one.
-
-    Args: versions: all versions of a run, oldest first.
-    """
+    """Return the limits that the newest calibration sets, of all versions, oldest first; None without one."""
     asked, made = _calibrations(versions)
     calibrated = [version for version in made if _is_calibrated(version)]
     if asked.policy.calibrate is None or not calibrated:
@@ -306,10 +303,7 @@ def first_sample(steps: Sequence[CalibrationStep], *, sequences: int) -> Sequenc
 
 
 def second_sample(steps: Sequence[CalibrationStep], *, sequences: int) -> Sequence[CalibrationStep] | None:
-    """Return the newest steps up to the 100th that are enough; None before it, or if they are too few.
-
-    Args: steps: the steps of the run whose rows are final, oldest first.
-    """
+    """Return the newest final steps up to the 100th that are enough; None before it, or if they are too few."""
     n = None if len(steps) < SECOND_STEP else _enough(steps[SECOND_STEP - 1 :: -1], sequences=sequences)
     return None if n is None else steps[SECOND_STEP - n : SECOND_STEP]
 

@@ -208,10 +208,7 @@ def run_controller(
 
 
 def anchor_of(versions: Sequence[PolicyVersion]) -> Policy:
-    """Return the policy to which floors and ceilings refer: the newest one that no controller made.
-
-    Args: versions: all versions of a run, oldest first.
-    """
+    """Return the policy of floors and ceilings: the newest of versions, oldest first, that no controller made."""
     return next(version.policy for version in reversed(versions) if not version.is_adapted)
 
 

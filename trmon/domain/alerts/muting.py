@@ -1,7 +1,4 @@
-"""Muting: decides whether a due delivery is sent, and names the reason if it is not.
-
-A muted alert is recorded and shown like any other.
-"""
+"""Muting: decides whether a due delivery is sent, and why not; a muted alert is recorded and shown like any other."""
 
 from __future__ import annotations
 

@@ -90,10 +90,7 @@ class FlapState(Enum):
 
 
 def flap_state(steps: Iterable[int], *, at_step: int, now_step: int) -> FlapState:
-    """Return whether an alert flaps at a transition, given the newest step of the run.
-
-    Args: steps: those of all transitions of the alert in the attempt; at_step: that of the transition.
-    """
+    """Return whether an alert flaps at a transition at a step, given the steps of all of the attempt."""
     known = tuple(steps)
     until_then = _count_recent(known, until=at_step)
     if until_then < MAX_TRANSITIONS or _count_recent(known, until=now_step) < MAX_TRANSITIONS:

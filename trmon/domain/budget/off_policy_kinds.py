@@ -247,10 +247,7 @@ class PipelineKind(Enum):
 def pipeline_kinds(
     given: PipelineInput, off_policy: Sequence[OffPolicyKind]
 ) -> dict[PipelineKind, tuple[ShownBy, ...]]:
-    """Return the kinds of a run's pipeline with what shows each; without any other it is synchronous and dense.
-
-    Source: [DRIFT], advice by pipeline.
-    """
+    """Return the kinds of a pipeline with what shows each; else synchronous and dense. Source: [DRIFT], by pipeline."""
     shown_by = {kind.name: kind.shown_by for kind in off_policy if kind.presence is not Presence.UNKNOWN}
     lags = given.history.find("version_lag_max")[1]
     is_usual = np.nanmedian(lags) > 0 if not np.isnan(lags).all() else False

@@ -93,10 +93,7 @@ def _radius_over_drift(radius: float, drift: float) -> float:
 
 
 def lag_sentences(law: LagLaw, *, stale: Found | None = None) -> Iterator[str]:
-    """Yield which learning rate the run's lag allows, or what is missing for it, and where its lag is limited.
-
-    Args: stale: the finding that the run's lag harms it.
-    """
+    """Yield which learning rate the run's lag allows, or what is missing for it, and where a finding limits the lag."""
     if stale is not None:
         yield f"This run's lag harms it: {stale.title} since step {stale.since.step}. Lower it before anything below."
     yield _allowed_rate(law)

@@ -24,10 +24,7 @@ class Sparkline:
 
 
 def sparkline_of(steps: Any, values: Any) -> Sparkline:
-    """Return the sparkline of a signal; each point is the mean of the finite values of its steps.
-
-    Args: steps: [n] int, ascending, n is 1 or more; values: [n] float.
-    """
+    """Return means of the finite values of a signal [n] over ascending steps [n], n is 1 or more."""
     parts = np.array_split(np.asarray(values, float), min(POINTS, len(values)))
     return Sparkline(first_step=int(steps[0]), last_step=int(steps[-1]), values=tuple(map(_point, parts)))
 

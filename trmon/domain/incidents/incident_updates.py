@@ -91,10 +91,7 @@ def follow_incident(incident: Incident | None, step: IncidentStep) -> tuple[Inci
 def end_incident(
     incident: Incident, *, key: BatchKey, at: float, run_ends: str | None = None
 ) -> tuple[Incident, Transition]:
-    """Return the incident after its end, and the transition.
-
-    Args: run_ends: how its run ends with it, which becomes a label; None if the incident is over before.
-    """
+    """Return the incident after its end, and the transition; `run_ends`, a label, is None if it is over before."""
     reason = TransitionReason.RESOLVED if run_ends is None else TransitionReason.FINISHED
     labels = incident.alert.labels | ({} if run_ends is None else {ENDED_LABEL: run_ends})
     alert = replace(incident.alert, state=AlertState.RESOLVED, updated_at=at, labels=labels)
