@@ -419,7 +419,7 @@ def _nonfinite(reading: Reading, name: str, *, must_be_usual: bool) -> float:
 def with_limits(
     catalogue: Catalogue, finding: str, *, limits: Mapping[str, float], severity: Severity | None
 ) -> Catalogue:
-    """Return the catalogue with a finding's limits, of first comparisons by clause, and severity. Errors: InvalidInput."""
+    """Return the catalogue with a finding's limits, of first comparisons, and severity. Errors: InvalidInput."""
     spec = catalogue.by_id[finding]
     known = {clause.id for clause in spec.clauses}
     for name in limits:
