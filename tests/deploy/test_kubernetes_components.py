@@ -144,6 +144,12 @@ def test_the_autoscaler_follows_the_backlog_and_alone_sets_the_workers() -> None
         if found["metadata"]["name"] == target["name"]
     ]
     assert scaler["minReplicas"] == before < scaler["maxReplicas"]
+    [metric] = scaler["metrics"]
+    rules = [rule for group in of_kind("fleet", "PrometheusRule")["trmon"]["spec"]["groups"] for rule in group["rules"]]
+    [alert] = [rule["expr"] for rule in rules if rule.get("alert") == "TrmonJudgingBehind"]
+    assert metric["external"]["metric"]["name"] in alert
+    fires_at = float(alert.rpartition(">")[2])
+    assert Settings.model_fields["grace_seconds"].default < float(metric["external"]["target"]["value"]) < fires_at
 
 
 @pytest.mark.parametrize("overlay", OVERLAYS)

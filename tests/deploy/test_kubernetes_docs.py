@@ -62,6 +62,7 @@ def test_the_adapter_gives_the_autoscaler_its_metric() -> None:
     [metric] = scaler["spec"]["metrics"]
     assert metric["external"]["metric"]["name"] == rule["name"]["as"]
     series, _, _ = rule["seriesQuery"].partition("{")
+    assert f"`{series}`" in (ROOT / "docs" / "reference" / "metrics.md").read_text()
     promql.parse(rule["metricsQuery"].replace("<<.Series>>", series).replace("<<.LabelMatchers>>", ""))
 
 
