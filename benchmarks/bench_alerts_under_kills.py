@@ -3,7 +3,7 @@
 In each round runs crash, and the service or its worker gets SIGKILL within the next 1.5 seconds. A trainer sends
 a message again until it is acknowledged, and the receiver answers after 50 ms, so that kills fall into deliveries.
 
-PYTHONPATH=. python benchmarks/bench_alerts_under_kills.py [--kills 30] [--runs 4] [--seed 0]
+PYTHONPATH=. python benchmarks/bench_alerts_under_kills.py [--kills 30] [--minutes 30] [--runs 4] [--seed 0]
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import os
 import random
 import signal
 import statistics
+import sys
 import tempfile
 import time
 from collections import defaultdict
@@ -47,6 +48,7 @@ def main() -> None:
     """Print what the receiver got."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=30)
+    parser.add_argument("--minutes", type=float, default=30.0, help="no further kill after this time")
     parser.add_argument("--runs", type=int, default=4, help="that crash in each round")
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
@@ -61,7 +63,8 @@ def main() -> None:
             stall_floor_seconds="86400",
         )
         try:
-            for number in range(given.kills):
+            ends_at, number = time.monotonic() + 60 * given.minutes, 0
+            while number < given.kills and time.monotonic() < ends_at:
                 for index in range(given.runs):
                     name = f"run-{number}-{index}"
                     _crash(service, RunKey("math", name))
@@ -72,7 +75,9 @@ def main() -> None:
                 else:
                     service.kill()
                     service.start()
-            _report(receiver, crashed_at, given.kills)
+                number += 1
+                print(f"{number} kills, {len(receiver.posted)} messages", file=sys.stderr, flush=True)
+            _report(receiver, crashed_at, number)
         finally:
             service.stop()
 
