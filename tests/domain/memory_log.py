@@ -163,7 +163,7 @@ class MemoryLog:
     def batch(self, key: BatchKey) -> BatchRow | None:
         return self.rows.get(key)
 
-    def batches_after(self, run_id: int, ordinal: int, *, limit: int) -> list[BatchRow]:
+    def batches_after(self, run_id: int, ordinal: int, *, limit: int, with_moved: bool = True) -> list[BatchRow]:
         found = sorted((row for row in self.rows.values() if row.ordinal > ordinal), key=lambda row: row.ordinal)
         return found[:limit]
 

@@ -73,7 +73,7 @@ def get_adaptation(key: Named, access: Reader, service: Service) -> AdaptationIn
         return _adaptation_info(setting)
     current = store.policies.current(run.id, access=access)
     keys = store.batches.gauge_keys(run.id, access=access, limit=MAX_STEPS)
-    history = stored_samples(store.run_log, keys, policy=current.policy)
+    history = stored_samples(store.reports.of_batch, keys, policy=current.policy)
     sample = SampleWindow.of(history, n_sequences=setting.window_sequences).sample()
     versions = [default_version(now=run.created_at), *store.policies.history(run.id, access=access)]
     nothing = NoChange(NoChangeReason.TOO_FEW, "no stored sequence has the columns that the policy needs")

@@ -34,14 +34,14 @@ from trmon.domain.budget.trainer_advice import (
     stops_on_collapse,
 )
 from trmon.domain.identity import BatchKey
-from trmon.domain.messages import StoredReport, decode_reports
+from trmon.domain.messages import AnyReport, StoredReport, decode_reports
 from trmon.domain.pipeline.merge import ClosingBatch
 from trmon.domain.policies import PolicyVersion, default_version
 from trmon.domain.runs.run import Run, RunState
-from trmon.store.repositories.run_log import RunLog
 from trmon.worker.calibrator import Calibrator
 from trmon.worker.pass_changes import PassChanges
 from trmon.worker.recovery import LoadedRun
+from trmon.worker.run_context import RunHistory
 from trmon_client.core.policies.policy import Policy
 
 T = TypeVar("T")
@@ -54,8 +54,8 @@ log = structlog.get_logger(__name__)
 class BoundController:
     """Holds the newest sequences of a run in memory; does nothing if the mode is `off`."""
 
-    def __init__(self, log: RunLog) -> None:
-        self._log = log
+    def __init__(self, history: RunHistory) -> None:
+        self._history = history
         self._proposal: BoundProposal | None = None
         self._setting = AdaptationSetting()
         self._policy: Policy | None = None
@@ -80,7 +80,7 @@ class BoundController:
         if window_config != self._window_config:
             self._window_config, self._steps, self._window = window_config, set(), None
             if window_config is not None:
-                history = stored_samples(self._log, reversed(gauge_keys), policy=policy)
+                history = stored_samples(self._history.reports_of, reversed(gauge_keys), policy=policy)
                 self._window = SampleWindow.of(history, n_sequences=setting.window_sequences)
 
     def add_batch(self, key: BatchKey, reports: Iterable[StoredReport], *, policy: Policy) -> None:
@@ -98,7 +98,7 @@ class BoundController:
         if self._window is None or len(self._steps) < self._setting.every_steps:
             return None
         self._steps.clear()
-        versions = [default_version(now=run.created_at), *self._log.policies.history(run.id)]
+        versions = [default_version(now=run.created_at), *self._history.policies.history(run.id)]
         result = run_controller(
             self._setting,
             self._window.sample(),
@@ -113,10 +113,12 @@ class BoundController:
         return version_of_proposal(self._proposal, current=current, now=now)
 
 
-def stored_samples(log: RunLog, keys: Iterable[BatchKey], *, policy: Policy) -> Iterator[tuple[StepKey, PolicySample]]:
+def stored_samples(
+    reports_of: Callable[[BatchKey], Sequence[AnyReport]], keys: Iterable[BatchKey], *, policy: Policy
+) -> Iterator[tuple[StepKey, PolicySample]]:
     """Yield the sample of each stored batch that a policy reads, lazily; pruned and damaged batches are left out."""
     for key in keys:
-        decoded, _ = decode_reports(log.reports.of_batch(key))
+        decoded, _ = decode_reports(reports_of(key))
         sample = sample_of_reports((report.columns() for report in decoded), policy)
         if sample is not None:
             yield (key.attempt_id, key.step), sample
@@ -125,10 +127,10 @@ def stored_samples(log: RunLog, keys: Iterable[BatchKey], *, policy: Policy) -> 
 class BoundAdaptation:
     """Feeds the calibrator and the bound controller with the run's batches, and adopts the versions they propose."""
 
-    def __init__(self, log: RunLog, run: LoadedRun) -> None:
+    def __init__(self, run: LoadedRun) -> None:
         self._run = run
-        self._controller = BoundController(log)
-        self._calibrator = Calibrator(log)
+        self._controller = BoundController(run.context.history)
+        self._calibrator = Calibrator(run.context.history)
 
     @property
     def proposed(self) -> Policy | None:
@@ -194,8 +196,8 @@ class Advisor:
     knows whether it was made.
     """
 
-    def __init__(self, log: RunLog) -> None:
-        self._log = log
+    def __init__(self, history: RunHistory) -> None:
+        self._history = history
         self._target = math.nan
         self._is_target_final = False
         self._decay: LrDecay | None = None
@@ -236,7 +238,7 @@ class Advisor:
 
     def _compute_target(self, run_id: int) -> None:
         """Read the first steps' rows; the target is final once all are stored, as a pass may precede its rows."""
-        rows = self._log.batches_after(run_id, 0, limit=FIRST_ROWS)
+        rows = self._history.batches_after(run_id, 0, limit=FIRST_ROWS)
         first_rows: dict[tuple[int, int], BatchRow] = {}
         for row in rows:
             step = (row.key.attempt_id, row.key.step)

@@ -18,7 +18,6 @@ from trmon.domain.pipeline.close_batch import close_batch, close_scalar_step, wi
 from trmon.domain.pipeline.fold import reconsider
 from trmon.domain.pipeline.merge import ClosingBatch
 from trmon.domain.pipeline.publish import BatchChanges, batch_event
-from trmon.store.repositories.run_log import RunLog
 from trmon.worker.adaptation import BoundAdaptation
 from trmon.worker.messages import StoredMessage
 from trmon.worker.pass_changes import PassChanges
@@ -55,7 +54,6 @@ class BatchCloser:
 
     def __init__(
         self,
-        log: RunLog,
         run: LoadedRun,
         *,
         adaptation: BoundAdaptation,
@@ -63,7 +61,6 @@ class BatchCloser:
         loaded_at: float,
     ) -> None:
         """Args: grace_seconds: how long a batch waits for missing reports; loaded_at: grace counts from then on."""
-        self._log = log
         self._run = run
         self._adaptation = adaptation
         self._grace_seconds = grace_seconds
@@ -134,7 +131,7 @@ class BatchCloser:
         """
         run = self._run
         for key, row in late.items():
-            batch = run.pending.assembly.reopen(self._log.reports.of_batch(key)).decoded()
+            batch = run.pending.assembly.reopen(run.context.history.reports_of(key)).decoded()
             if sum(report.n_sequences for report in batch.reports if report.id <= row.last_report_id) < row.n_sequences:
                 continue
             context = run.pass_context(changes)
@@ -150,7 +147,7 @@ class BatchCloser:
         """Record whether batches are complete whose ranks stated their counts only after the batch had closed."""
         run = self._run
         for key, is_complete in run.pending.assembly.take_confirmed().items():
-            row = changes.rows.get(key) or self._log.batch(key)
+            row = changes.rows.get(key) or run.context.history.batch(key)
             if row is None or not row.unconfirmed:
                 continue
             row = structs.replace(row, unconfirmed=False, complete=row.complete and is_complete)
@@ -185,20 +182,20 @@ class BatchCloser:
             self._adaptation.add_batch(closing, changes)
 
 
-def apply_newest_scalars(log: RunLog, run: LoadedRun, messages: Iterable[StoredMessage], changes: PassChanges) -> None:
+def apply_newest_scalars(run: LoadedRun, messages: Iterable[StoredMessage], changes: PassChanges) -> None:
     """Revise the newest step's gauge row before batches of later steps close, which make its history final.
 
     Scalars and the next step often come in one pass: what they change must not depend on when the passes were.
     """
     for key in run.pipeline_state.gauge_keys[-1:]:
         if (key.attempt_id, key.step) in _steps_of(messages):
-            _apply_to_step(log, run, key.attempt_id, key.step, changes)
+            _apply_to_step(run, key.attempt_id, key.step, changes)
 
 
-def apply_scalars(log: RunLog, run: LoadedRun, messages: Iterable[StoredMessage], changes: PassChanges) -> None:
+def apply_scalars(run: LoadedRun, messages: Iterable[StoredMessage], changes: PassChanges) -> None:
     """Revise the gauge rows of closed steps that new scalars belong to; those of later steps stay pending."""
     for attempt_id, step in sorted(_steps_of(messages)):
-        _apply_to_step(log, run, attempt_id, step, changes)
+        _apply_to_step(run, attempt_id, step, changes)
     if run.pipeline_state.folded is not None:
         run.pending.forget_scalars(run.pipeline_state.folded)
 
@@ -208,11 +205,11 @@ def _steps_of(messages: Iterable[StoredMessage]) -> set[tuple[int, int]]:
     return {(notice.attempt_id, notice.message.step) for notice in notices if isinstance(notice.message, wire.Scalars)}
 
 
-def _apply_to_step(log: RunLog, run: LoadedRun, attempt_id: int, step: int, changes: PassChanges) -> None:
+def _apply_to_step(run: LoadedRun, attempt_id: int, step: int, changes: PassChanges) -> None:
     key = run.pipeline_state.gauge_key(attempt_id, step) or BatchKey(attempt_id, step, None)
     if run.pipeline_state.follows(key):
         return
-    row = changes.rows.get(key) or log.batch(key)
+    row = changes.rows.get(key) or run.context.history.batch(key)
     scalars = run.pending.scalars.of(attempt_id, step)
     if row is None:
         changes.tally.unplaced_scalars += 1

@@ -26,8 +26,8 @@ from trmon.domain.pipeline.judging import standing_findings
 from trmon.domain.pipeline.state import PipelineState
 from trmon.domain.policies import PolicyVersion, default_version
 from trmon.domain.runs.run import Run
-from trmon.store.repositories.run_log import RunLog
 from trmon.worker.recovery import PAGE
+from trmon.worker.run_context import RunHistory
 
 MISMATCH = "mismatch_kl_k3"
 """Only rows with this signal have sequences to measure."""
@@ -46,8 +46,8 @@ class Calibrator:
     calibrations were made.
     """
 
-    def __init__(self, log: RunLog) -> None:
-        self._log = log
+    def __init__(self, history: RunHistory) -> None:
+        self._history = history
         self._current: PolicyVersion | None = None
         self._plan: CalibrationPlan | None = None
         self._asked_at = math.nan
@@ -62,7 +62,7 @@ class Calibrator:
         if current is self._current:
             return
         self._current = current
-        history = [default_version(now=run.created_at), *self._log.policies.history(run.id)]
+        history = [default_version(now=run.created_at), *self._history.policies.history(run.id)]
         self._plan = calibration_plan(history if history[-1] == current else [*history, current])
         if self._plan is None:
             self._steps = {}
@@ -117,7 +117,7 @@ class Calibrator:
         """Return the statistics of each step; pruned and damaged reports, and those without mismatch, are left out."""
         found = []
         for step in sample:
-            reports, _ = decode_reports(self._log.reports.of_batch(step.key))
+            reports, _ = decode_reports(self._history.reports_of(step.key))
             columns = (report.columns() for report in reports)
             measured = sample_of_reports((one for one in columns if "mismatch" in one.pairs), plan.asked.policy)
             if measured is not None and len(measured):
@@ -136,7 +136,7 @@ class Calibrator:
         assert self._plan is not None
         most = MAX_STEPS if self._plan.phase is CalibrationPhase.FIRST else SECOND_STEP
         after = self._first_ordinal(run, ordinal)
-        while rows := self._log.batches_after(run.id, after, limit=PAGE):
+        while rows := self._history.batches_after(run.id, after, limit=PAGE):
             for row in rows:
                 self._add(row)
             after = rows[-1].ordinal
@@ -152,7 +152,7 @@ class Calibrator:
         low, high = 0, ordinal
         while low < high:
             middle = (low + high) // 2
-            found = self._log.batches_after(run.id, middle, limit=1)
+            found = self._history.batches_after(run.id, middle, limit=1)
             if found and found[0].closed_at < self._asked_at:
                 low = found[0].ordinal
             else:

@@ -215,8 +215,7 @@ class LivenessCheck:
 class MessageHandler:
     """Handles the messages of one run in the order in which they came."""
 
-    def __init__(self, log: RunLog, run: LoadedRun, *, liveness: LivenessCheck) -> None:
-        self._log = log
+    def __init__(self, run: LoadedRun, *, liveness: LivenessCheck) -> None:
         self._run = run
         self._liveness = liveness
 
@@ -277,7 +276,7 @@ class MessageHandler:
         self._record_progress(key, changes, at=report.received_at)
         assembly = run.pending.assembly
         is_open = key in assembly.batches or run.pipeline_state.follows(key)
-        closed = None if is_open else self._log.batch(key)
+        closed = None if is_open else run.context.history.batch(key)
         if closed is None:
             assembly.add_report(report)
             return None

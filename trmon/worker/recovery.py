@@ -26,7 +26,7 @@ from trmon.domain.pipeline.transition import apply_state_change
 from trmon.domain.runs.liveness import Liveness, StateChange, ending_of, time_by_now
 from trmon.store.repositories.run_log import RunLog
 from trmon.worker.pass_changes import PassChanges
-from trmon.worker.run_context import RunContext
+from trmon.worker.run_context import RunContext, RunHistory
 from trmon_client.core import wire
 
 PAGE = 512
@@ -160,8 +160,8 @@ def recover_run(log: RunLog, context: RunContext, *, now: float) -> LoadedRun:
         quarantined=quarantined,
     )
     judging = context.pass_context(now)
-    state = _with_step_start(_replay(log, run, judging), log)
-    run.gauge_row = log.batch(state.gauge_keys[-1]) if state.gauge_keys else None
+    state = _with_step_start(_replay(run, judging), context.history)
+    run.gauge_row = context.history.batch(state.gauge_keys[-1]) if state.gauge_keys else None
     if run.gauge_row is not None:
         _, state = reconsider(run.gauge_row, context=judging, pipeline_state=state)
     run.pipeline_state = state.with_stored_alerts(log.open_alerts(run.id))
@@ -169,7 +169,7 @@ def recover_run(log: RunLog, context: RunContext, *, now: float) -> LoadedRun:
         _apply_old_notice(run, notice)
     run.life = replace(run.life, silent_since=time_by_now(run.life.silent_since, now=now))
     run.newest_key = state.folded
-    folded = None if state.folded is None else log.batch(state.folded)
+    folded = None if state.folded is None else context.history.batch(state.folded)
     if folded is not None and not folded.has_scalars_only:
         run.reporting.add(folded.key.attempt_id)
     return run
@@ -191,10 +191,10 @@ def _state_of(progress: RunProgress, quarantined: Counter[QuarantinePart], *, ru
         return PipelineState()
 
 
-def _replay(log: RunLog, run: LoadedRun, context: PassContext) -> PipelineState:
+def _replay(run: LoadedRun, context: PassContext) -> PipelineState:
     """Return the state after the rows beyond the checkpoint; count the rows that cannot be decoded."""
     state = run.pipeline_state
-    while rows := log.batches_after(context.run.id, state.ordinal, limit=PAGE):
+    while rows := run.context.history.batches_after(context.run.id, state.ordinal, limit=PAGE):
         for row in rows:
             run.context.beat()
             parts = (entry.part for entry in row.quarantined if entry.part is QuarantinePart.ROW)
@@ -203,11 +203,11 @@ def _replay(log: RunLog, run: LoadedRun, context: PassContext) -> PipelineState:
     return state
 
 
-def _with_step_start(state: PipelineState, log: RunLog) -> PipelineState:
+def _with_step_start(state: PipelineState, history: RunHistory) -> PipelineState:
     """Set when the newest step began: its first report says so, rows do not."""
     if state.began_at is not None or state.first_key is None:
         return state
-    reports, _ = decode_reports(log.reports.of_batch(state.first_key))
+    reports, _ = decode_reports(history.reports_of(state.first_key))
     return structs.replace(state, began_at=made_at(reports[0])) if reports else state
 
 

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
+
+import structlog
 
 from trmon.domain.alerts.delivery import Routes
 from trmon.domain.alerts.owner_change import OwnerChange
+from trmon.domain.batches.batch import BatchRow
+from trmon.domain.errors import Damaged, LakeUnavailable, Overloaded
 from trmon.domain.identity import BatchKey
-from trmon.domain.messages import StoredNotice
+from trmon.domain.messages import AnyReport, StoredNotice
 from trmon.domain.pipeline.run_update import Event
 from trmon.domain.pipeline.state import PassContext
 from trmon.domain.policies import PolicyRegistry, PolicyVersion, version_from_trainer
@@ -22,6 +27,10 @@ from trmon.worker.pass_changes import PassChanges
 from trmon_client.core import wire
 from trmon_client.core.policies.policy import Policy
 from trmon_client.core.policies.sequence_statistics import PolicyError
+
+T = TypeVar("T")
+
+log = structlog.get_logger(__name__)
 
 
 @dataclass(kw_only=True)
@@ -37,12 +46,51 @@ class WatchConfig:
     heartbeat: Heartbeat = field(default_factory=Heartbeat)
 
 
+class RunHistory:
+    """The stored rows and reports of a run, as its judging reads them; none of a lake that cannot be read.
+
+    After a failed read the lake is left alone until the run is loaded again: the judging of others waits for each.
+    """
+
+    def __init__(self, log: RunLog, *, beat: Callable[[], None] = lambda: None) -> None:
+        """Args: beat: called at each read, which may wait for the lake."""
+        self._log = log
+        self._beat = beat
+        self.policies = log.policies
+        self.is_unavailable = False
+        """Whether something that the lake has could not be read."""
+
+    def batch(self, key: BatchKey) -> BatchRow | None:
+        """Return a closed batch, or None."""
+        return self._read(lambda: self._log.batch(key), lambda: None)
+
+    def batches_after(self, run_id: int, ordinal: int, *, limit: int) -> list[BatchRow]:
+        """Return the closed batches of the run with a larger ordinal, in that order."""
+        read = partial(self._log.batches_after, run_id, ordinal, limit=limit)
+        return self._read(read, partial(read, with_moved=False))
+
+    def reports_of(self, key: BatchKey) -> list[AnyReport]:
+        """Return the stored reports of one batch in the order (rank, chunk)."""
+        return self._read(lambda: self._log.reports.of_batch(key), list)
+
+    def _read(self, read: Callable[[], T], read_database: Callable[[], T]) -> T:
+        self._beat()
+        if not self.is_unavailable:
+            try:
+                return read()
+            except (LakeUnavailable, Overloaded, Damaged) as error:
+                self.is_unavailable = True
+                log.error("history_unavailable", error=str(error))
+        return read_database()
+
+
 class RunContext:
     """A run and its policies; each change that comes from its trainer is added to the changes of the pass."""
 
     def __init__(self, log: RunLog, run_id: int, *, watch_config: WatchConfig) -> None:
         self._log = log
         self._watch_config = watch_config
+        self.history = RunHistory(log, beat=self.beat)
         self._revision = log.revision(run_id)
         self.run = log.runs.by_id(run_id)
         self.policies = PolicyRegistry.of(log.policies.current(run_id), versions=log.policies.history(run_id))

@@ -13,7 +13,7 @@ from msgspec import structs
 from trmon.domain.alerts.alert import AlertState
 from trmon.domain.batches.batch import QuarantinePart
 from trmon.domain.budget.trainer_advice import STOPPING_FINDINGS, Advice
-from trmon.domain.findings.verdict import COLLAPSE
+from trmon.domain.findings.verdict import COLLAPSE, HISTORY_UNAVAILABLE
 from trmon.domain.incidents.incident import PREDICTION
 from trmon.domain.messages import Unread
 from trmon.domain.pipeline.judging import judgement_of
@@ -55,15 +55,16 @@ class RunProcessor:
         self._written = run.frontier
         self._saved_ordinal, self._saved_at = run.checkpoint_ordinal, now
         self._judged_rows = run.pipeline_state.judge.rows
+        self._is_counted = False
+        """Whether it is counted that the run's history is unavailable."""
         self._grace_seconds = watch_config.grace_seconds
-        self._advisor = Advisor(log)
-        self._adaptation = BoundAdaptation(log, run)
+        self._advisor = Advisor(context.history)
+        self._adaptation = BoundAdaptation(run)
         self._liveness = LivenessCheck(log, run, patience=watch_config.patience, loaded_at=now)
-        self._messages = MessageHandler(log, run, liveness=self._liveness)
+        self._messages = MessageHandler(run, liveness=self._liveness)
         self.alone: StoredMessage | None = None
         """The only message of the last pass, if it was to read one only."""
         self._batches = BatchCloser(
-            log,
             run,
             adaptation=self._adaptation,
             grace_seconds=watch_config.grace_seconds,
@@ -120,12 +121,12 @@ class RunProcessor:
         )
         # Before any batch closes: those that close in this pass count among the steps before the next adaptation.
         self._adaptation.configure(changes)
-        apply_newest_scalars(self._log, run, messages, changes)
+        apply_newest_scalars(run, messages, changes)
         self._batches.close_due(changes, caught_up=page.caught_up)
         self._batches.close_scalar_steps(changes, caught_up=page.caught_up)
         self._batches.revise(late, changes)
         self._batches.confirm(changes)
-        apply_scalars(self._log, run, messages, changes)
+        apply_scalars(run, messages, changes)
         self._adaptation.adapt(changes)
         if page.caught_up and now >= self._judging_due_at:
             context = run.pass_context(changes)
@@ -137,6 +138,9 @@ class RunProcessor:
                 run.apply_transitions(
                     apply_run_end(context=context, pipeline_state=run.pipeline_state, now=now), changes
                 )
+        if run.context.history.is_unavailable and not self._is_counted:
+            self._is_counted = True
+            changes.tally.quarantined[QuarantinePart.HISTORY] += 1
         view = self._view(now)
         # A pass without messages shows whether the database takes anything of this run.
         update = self._update(changes, view, is_ending=is_ending, must_write=at_most == 0)
@@ -161,6 +165,9 @@ class RunProcessor:
 
     def _view(self, now: float) -> RunView:
         run = self._run
+        judgement = judgement_of(run.pipeline_state, run.context.pass_context(now))
+        if judgement is not None and run.context.history.is_unavailable:
+            judgement = structs.replace(judgement, notes=(HISTORY_UNAVAILABLE, *judgement.notes))
         return RunView(
             run=run.context.run,
             row=run.gauge_row,
@@ -171,7 +178,7 @@ class RunProcessor:
             advice=self._advice(now),
             adaptation=run.context.adaptation.mode,
             proposed=self._adaptation.proposed,
-            judgement=judgement_of(run.pipeline_state, run.context.pass_context(now)),
+            judgement=judgement,
         )
 
     def _advice(self, now: float) -> Advice | None:

@@ -26,6 +26,7 @@ class QuarantinePart(Enum):
     CHECKPOINT = "checkpoint"
     ADAPTATION = "adaptation"
     ADVICE = "advice"
+    HISTORY = "history"
 
 
 @decodable

@@ -31,6 +31,8 @@ REWARD_FINDINGS = (COLLAPSE, "reward_decline")
 CERTAIN = ("not_a_number", "corrupt_logprobs")
 """They lead a collapse however long before it they began."""
 STEP = "step_too_large"
+HISTORY_UNAVAILABLE = "history unavailable (the lake cannot be read)"
+"""The note on a run that is judged without its attempts in the lake."""
 FROM_START = ("cut_at_limit", "no_learning_signal")
 """From row 0 they come before a step that is too large. Source: findings, section 4."""
 
@@ -392,8 +394,7 @@ def words_of(judgement: Judgement) -> str:
 
 
 def _asides(judgement: Judgement) -> Iterator[str]:
-    if judgement.word is not Word.FINDING:
-        yield from judgement.notes
+    yield from (note for note in judgement.notes if judgement.word is not Word.FINDING or note == HISTORY_UNAVAILABLE)
     reward, fallen = judgement.reward, any(found.finding in REWARD_FINDINGS for found in judgement.findings)
     if reward is not None and not fallen:
         first, last = number(reward.first), number(reward.last)

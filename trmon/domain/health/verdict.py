@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from trmon.domain.alerts.alert import Alert, AlertState
 from trmon.domain.findings.judge import Place
-from trmon.domain.findings.verdict import ENOUGH_ROWS, Judgement, Word, before_first_row, words_of
+from trmon.domain.findings.verdict import ENOUGH_ROWS, HISTORY_UNAVAILABLE, Judgement, Word, before_first_row, words_of
 from trmon.domain.health.judgement import RunVerdict, Urgency, VerdictKind, duration
 from trmon.domain.health.problems import RunProblem, problems_of, symptoms_in_words
 from trmon.domain.incidents.incident import ENDED_ILL, Incident, how_run_ends
@@ -77,6 +77,13 @@ def verdict_of(inputs: VerdictInputs, *, now: float) -> RunVerdict:
 
     Args: now: seconds since the epoch.
     """
+    verdict, judgement = _verdict_of(inputs, now=now), inputs.known_judgement
+    if judgement is None or HISTORY_UNAVAILABLE not in judgement.notes or HISTORY_UNAVAILABLE in verdict.why:
+        return verdict
+    return replace(verdict, why=f"{verdict.why}; {HISTORY_UNAVAILABLE}")
+
+
+def _verdict_of(inputs: VerdictInputs, *, now: float) -> RunVerdict:
     run, incident, judgement = inputs.run, inputs.standing_incident, inputs.known_judgement
     firing = [
         alert

@@ -185,14 +185,14 @@ class RunLog(Repository):
             rows = moved.history.batches(moved.ids, BatchSelection(step=key.step, limit=sys.maxsize))
         return next((row for row in rows if row.key == key), None)
 
-    def batches_after(self, run_id: int, ordinal: int, *, limit: int) -> list[BatchRow]:
-        """Return the closed batches of the run with a larger ordinal, in that order."""
+    def batches_after(self, run_id: int, ordinal: int, *, limit: int, with_moved: bool = True) -> list[BatchRow]:
+        """Return the closed batches of the run with a larger ordinal, in that order; also those in the lake."""
         table, selection = tables.batch, BatchSelection(after=ordinal, limit=limit)
         with self._reader.connect() as connection:
             moved = self._places.of_run(connection, run_id)
             found = select(table).where(table.c.run_id == run_id, *moved.left_out(table.c.attempt_id))
             rows = read_batches(connection, selected_batches(found, selection), names=self._names)
-        return selection.merged(rows, moved.history.batches(moved.ids, selection)) if moved else rows
+        return selection.merged(rows, moved.history.batches(moved.ids, selection)) if moved and with_moved else rows
 
     def open_alerts(self, run_id: int) -> list[Alert]:
         """Return the run's pending and firing alerts."""
