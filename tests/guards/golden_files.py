@@ -19,6 +19,8 @@ RELATIVE_TOLERANCE = 1e-6
 
 TIMES = (1.6e9, 4e9)
 VARIES = "<varies>"
+SOMETIMES = "behind"
+"""How far the judging is behind, which a busy machine makes more than five seconds."""
 VARYING_KEYS = re.compile(
     r"(^|_)(step_seconds|seconds_per_step|launch|secret|request_id|idle_seconds|elapsed|elapsed_seconds|next|x-trmon-signature|webhook-id"
     r"|webhook-signature|free_bytes|last_used_at)$"
@@ -63,7 +65,7 @@ def plain(value: Any, key: str = "") -> Any:
     if isinstance(value, list):
         items = [plain(one, key) for one in value]
         return items if len(items) <= LONGEST_LIST else {"first": items[:SHOWN], **fingerprint(items)}
-    named = {name: plain(one, name) for name, one in value.items()}
+    named = {name: plain(one, name) for name, one in value.items() if name != SOMETIMES}
     if len(named) <= LONGEST_MAPPING:
         return named
     return {**dict([*named.items()][:SHOWN]), "...": fingerprint(named)}

@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from trmon.cli.top import KEYS, split_keys
-from trmon.domain.health.judgement import Urgency, VerdictKind
+from trmon.domain.health.judgement import Backlog, Urgency, VerdictKind
 from trmon.domain.severity import Severity
 from trmon.terminal.fleet import MAX_FILTER, WHOLE_FLEET, FleetView, fleet_frame, fleet_summary_line, urgency_order
 from trmon_client.api import RunStatus, VerdictInfo
 from trmon_client.api.answers import decode_answer, encode_answer
+from trmon_client.api.diagnosis import BehindInfo
 from trmon_client.api.runs import OpenAlertInfo, SparklineInfo
 
 NOW = 1_000.0
@@ -199,19 +200,20 @@ def test_the_frame_shows_what_is_scrolled_to_and_what_the_filter_found() -> None
     assert "/nothing  none of 30 runs (/ changes it, Esc shows all)" in shown(RUNS, view=FleetView(words="nothing"))
 
 
-def test_a_verdict_that_has_not_reached_the_newest_step_says_how_far_it_goes() -> None:
-    assert "Healthy (to step 1,200): because" in shown([a_run(judged_step=1200, step=1203)])
-    assert "Healthy: because" in shown([a_run(judged_step=1200, step=1202)])  # two steps are open while it trains
-    assert "Healthy (to step 1,200): because" in shown([a_run(judged_step=1200, step=1201, state="finished")])
-    assert "Healthy: because" in shown([a_run(judged_step=1200, step=1200, state="finished")])
-    assert "Unknown: because" in shown([a_run(VerdictKind.UNKNOWN, judged_step=None, step=None)])
+def test_a_verdict_that_is_behind_what_was_received_says_how_far() -> None:
+    words = Backlog(newest_step=1240, waiting_since=NOW - 37).words(1200, now=NOW)
+    behind = BehindInfo(judged_step=1200, newest_step=1240, seconds=37.0, words=words)
+    text = shown([a_run(behind=behind)], width=140)
+    assert "Healthy (judged to step 1,200 of 1,240, 37 s behind): because" in text
+    assert "Healthy: because" in shown([a_run(judged_step=1200, step=1203)])
 
 
 @pytest.mark.parametrize("width", [80, 100, 130])
 def test_numbers_are_whole_and_names_keep_both_ends(width: int) -> None:
-    run = a_run(name=f"first-{'n' * 60}-last", step=123_456_789, judged_step=5)
+    behind = BehindInfo(judged_step=5, newest_step=9, seconds=37.0, words="judged to step 5 of 9, 37 s behind")
+    run = a_run(name=f"first-{'n' * 60}-last", step=123_456_789, behind=behind)
     [line] = [line for line in shown([run], width=width).splitlines() if "math/" in line]
-    assert line.strip().startswith("Healthy (to step 5)")
+    assert line.strip().startswith("Healthy (judged")
     for whole in ("math/f", "last", " 123,456,789 ", " 42 s ago"):
         assert whole in f"{line} "
     assert len(line) <= width

@@ -9,6 +9,7 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query
 from pydantic import Field
 
+from trmon.api.diagnosis_answer import behind_info
 from trmon.api.http.answers import AnswerRoute
 from trmon.api.http.auth import Admin, Reader
 from trmon.api.http.components import Components, Service
@@ -117,7 +118,10 @@ def acknowledge_alert(
 def _responses(service: Components, listed: Sequence[ListedAlert], *, access: Access) -> list[AlertInfo]:
     incidents = [one for one in listed if one.alert.is_incident]
     members = service.store.alerts.members(incidents, health_rules=service.rules.health_rules())
-    now = time.time()
+    now, snapshots = time.time(), service.store.run_snapshots
+    firing = {one.alert.run_id for one in listed if one.alert.state is AlertState.FIRING}
+    late = {run_id: backlog for run_id, backlog in snapshots.backlogs(firing).items() if backlog.is_late(now)}
+    judgements = snapshots.judgements(late)
     silences = service.store.silences.active(now=now)
     return [
         AlertInfo.from_fields(
@@ -131,6 +135,9 @@ def _responses(service: Components, listed: Sequence[ListedAlert], *, access: Ac
                 MemberInfo.from_fields(member, title=title_of_alert(member)) for member in members.get(one.id, ())
             ],
             ack=one.ack,
+            behind=behind_info(late.get(one.alert.run_id), judgements.get(one.alert.run_id), now=now)
+            if one.alert.state is AlertState.FIRING
+            else None,
             silenced=_silenced_info(silences, one, access=access, now=now),
         )
         for one in listed

@@ -11,10 +11,12 @@ from trmon.domain.collapse_risk.risk_reading import RiskReading
 from trmon.domain.findings.configuration import is_imported
 from trmon.domain.findings.remedies import framework_of_config
 from trmon.domain.findings.verdict import COLLAPSE, Judgement
+from trmon.domain.health.judgement import Backlog
 from trmon.domain.health.problems import first_action
 from trmon.domain.incidents.incident import Incident
 from trmon.domain.runs.run import Run, RunState
 from trmon_client.api.diagnosis import (
+    BehindInfo,
     CircumstanceInfo,
     CollapseRiskInfo,
     DiagnosisInfo,
@@ -63,6 +65,15 @@ def newest_incident_info(listed: ListedAlert | None, run: Run) -> IncidentInfo |
         identity=alert.identity,
         acked_by=listed.ack.author if listed.ack else None,
     )
+
+
+def behind_info(backlog: Backlog | None, judgement: Judgement | None, *, now: float) -> BehindInfo | None:
+    """Return the response for the backlog of a run; None while the judging is not behind."""
+    if backlog is None or not backlog.is_late(now):
+        return None
+    step = None if judgement is None else judgement.place.step
+    words, newest_step = backlog.words(step, now=now), backlog.newest_step
+    return BehindInfo(judged_step=step, newest_step=newest_step, seconds=backlog.seconds(now), words=words)
 
 
 def is_past_collapse(run: Run, judgement: Judgement | None) -> bool:

@@ -67,7 +67,8 @@ async def stream_events(follower: Follower, *, position: int) -> AsyncIterator[b
             yield sse_frame(stored)
         if len(events) == MAX_EVENTS_PER_READ:
             continue
-        await follower.commit_signal.wait(seen_commits, timeout_seconds=JUDGING_SECONDS)
+        left = JUDGING_SECONDS - (time.monotonic() - said_at)
+        await follower.commit_signal.wait(seen_commits, timeout_seconds=max(0.0, left))
         await asyncio.sleep(pause_seconds(since_read_seconds=time.monotonic() - read_at))
 
 

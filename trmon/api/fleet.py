@@ -9,7 +9,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from msgspec.structs import replace
 
-from trmon.api.diagnosis_answer import fleet_risk_info, is_past_collapse, newest_incident_info
+from trmon.api.diagnosis_answer import behind_info, fleet_risk_info, is_past_collapse, newest_incident_info
 from trmon.api.http.answers import AnswerRoute
 from trmon.api.http.auth import Reader
 from trmon.api.http.components import Components, Service
@@ -19,6 +19,7 @@ from trmon.domain.alerts.alert import ListedAlert
 from trmon.domain.errors import InvalidInput
 from trmon.domain.findings.catalogue import builtin_catalogue
 from trmon.domain.findings.verdict import Judgement
+from trmon.domain.health.judgement import Backlog
 from trmon.domain.health.run_summary import DIGITS, RunSummary
 from trmon.domain.runs.run import Run
 from trmon.fleet.verdicts import judged_run
@@ -71,6 +72,7 @@ def fleet_responses(service: Components, runs: Sequence[Run], *, access: Access)
     alerts = service.store.alerts.firing(ids, access=access)
     incidents = service.store.alerts.newest_incidents(ids, access=access)
     judgements = service.store.run_snapshots.judgements(ids)
+    backlogs = service.store.run_snapshots.backlogs(ids)
     summaries = service.summaries.of(runs, access=access, now=now)
     health_rules = service.rules.health_rules()
     return [
@@ -79,6 +81,7 @@ def fleet_responses(service: Components, runs: Sequence[Run], *, access: Access)
             alerts=alerts[run.id],
             incident=incidents.get(run.id),
             judgement=judgements.get(run.id),
+            backlog=backlogs.get(run.id),
             summary=summaries.get(run.id),
             health_rules=health_rules,
             now=now,
@@ -115,6 +118,7 @@ def _run_status(
     alerts: tuple[ListedAlert, ...],
     incident: ListedAlert | None,
     judgement: Judgement | None,
+    backlog: Backlog | None,
     summary: RunSummary | None,
     health_rules: Collection[str],
     now: float,
@@ -138,6 +142,7 @@ def _run_status(
         expected_step_seconds=expected_step_seconds,
         warnings=[warning.text for warning in run.warnings],
         judged_step=judgement.place.step if judgement else None,
+        behind=behind_info(backlog, judgement, now=now),
         verdict=VerdictInfo.from_fields(judged.verdict, need=judged.need),
         incident=newest_incident_info(incident, run),
         alerts=[

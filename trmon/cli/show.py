@@ -24,7 +24,7 @@ from trmon.domain.severity import Severity
 from trmon.domain.signals.derived_signals import SHADOW_PREFIX
 from trmon.terminal.arguments import parse_run_name
 from trmon.terminal.diagnosis_text import print_diagnosis as show_diagnosis
-from trmon.terminal.text import OF_SEVERITY, cut_middle, last_seen_text, percent_text, text_sparkline, verdict_line
+from trmon.terminal.text import OF_SEVERITY, cut_middle, last_seen_text, percent_text, status_line, text_sparkline
 from trmon_client.api import DiagnosisInfo, PolicyInfo, RunStatus, Service, SignalBand, SignalHistory
 from trmon_client.api.runs import OpenAlertInfo
 from trmon_client.core.column_schema import PRIMARY_ORDER
@@ -95,7 +95,7 @@ def print_run(detail: RunDetail, console: Console, *, now: float) -> None:
         console.print(Text(run.end_phrase), soft_wrap=True)
     for warning in run.warnings:
         console.print(Text(f"warning: {warning}"), style=OF_SEVERITY[Severity.WARN.value], soft_wrap=True)
-    console.print(verdict_line(run.verdict), soft_wrap=True)
+    console.print(status_line(run), soft_wrap=True)
     has_remedy = detail.diagnosis is not None and detail.diagnosis.remedy is not None
     if run.verdict.todo and not has_remedy and run.verdict.need != Urgency.NONE.value:
         console.print(Text(f"do: {run.verdict.todo}"), soft_wrap=True)

@@ -19,8 +19,8 @@ from trmon.terminal.text import (
     kind_words,
     last_seen_text,
     percent_text,
+    status_line,
     text_sparkline,
-    verdict_line,
 )
 from trmon_client.api import RunStatus, Service
 from trmon_client.api.runs import SparklineInfo
@@ -80,9 +80,6 @@ WIDE, MIDDLING = 120, 100
 NAME_SHARE, NAME_WIDTH = 4, 40
 """Names have this part of a terminal's columns, and at most so many."""
 WHOLE_FLEET = FleetView()
-OVER = ("finished", "crashed")
-OPEN_STEPS = 2
-"""The newest step of a run that continues is closed by the next one, and judged when that closes."""
 NEEDS, KINDS = [need.value for need in Urgency], [kind.value for kind in VerdictKind]
 ENDED_ILL = VerdictKind.ENDED_ILL.value
 ILL = frozenset(kind.value for kind in (VerdictKind.ACT, VerdictKind.CRASHED, VerdictKind.STALLED, VerdictKind.WATCH))
@@ -182,18 +179,10 @@ def _table(runs: Sequence[RunStatus], *, console: Console, now: float) -> Table:
             "alerts": Text(str(len(open_alerts)), style=OF_SEVERITY[worst] if worst else ""),
         }
         step = "-" if run.step is None else f"{run.step:,}"
-        verdict = verdict_line(run.verdict, limit=_limit(run))
+        verdict = status_line(run)
         first = (verdict, Text(cut_middle(run.name, name_width)), step)
         table.add_row(*first, *(drawn[name] for name, _ in columns), last_seen_text(run.last_report_at, now=now))
     return table
-
-
-def _limit(run: RunStatus) -> str:
-    """Return up to which step a verdict holds if the run is further on, so that no verdict looks newer than it is."""
-    if run.step is None or run.judged_step is None:
-        return ""
-    n_open = 0 if run.state in OVER else OPEN_STEPS
-    return f"to step {run.judged_step:,}" if run.judged_step < run.step - n_open else ""
 
 
 def _drawn(line: SparklineInfo | None, console: Console) -> str:

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from trmon.domain.health.judgement import VerdictKind, duration, verdict_words
 from trmon.domain.severity import Severity
-from trmon_client.api import VerdictInfo
+from trmon_client.api import RunStatus
 
 ELLIPSIS = "\N{HORIZONTAL ELLIPSIS}"
 
@@ -69,11 +69,11 @@ OF_KIND = {
 OF_SEVERITY = {Severity.PAGE.value: "bold red", Severity.WARN.value: "yellow", Severity.INFO.value: "dim"}
 
 
-def verdict_line(verdict: VerdictInfo, *, limit: str = "") -> Text:
-    """Return a verdict in one line, e.g. `Act: staleness since step 63`. Args: limit: what it does not cover yet."""
-    known = f" ({limit})" if limit else ""
-    words = verdict_words(f"{kind_words(verdict.kind)}{known}", verdict.why)
-    return Text(words, style=OF_KIND.get(verdict.kind, ""))
+def status_line(run: RunStatus) -> Text:
+    """Return a run's verdict in one line, e.g. `Act: staleness since step 63`, with how far the judging is behind."""
+    known = f" ({run.behind.words})" if run.behind else ""
+    words = verdict_words(f"{kind_words(run.verdict.kind)}{known}", run.verdict.why)
+    return Text(words, style=OF_KIND.get(run.verdict.kind, ""))
 
 
 def kind_words(kind: str) -> str:

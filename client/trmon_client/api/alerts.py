@@ -13,6 +13,7 @@ from trmon_client.api.answers import (
     Severity,
     says,
 )
+from trmon_client.api.diagnosis import BehindInfo
 
 INCIDENT = "incident"
 """The rule of the alert that carries a run's incident."""
@@ -99,6 +100,9 @@ class AlertInfo(AnswerInfo, frozen=True, kw_only=True):
     runbook: str
     ack: Annotated[AckInfo | None, says("The acknowledgement of this episode; null if there is none.")]
     silenced: Annotated[SilencedInfo | None, says("The silence that mutes it now; null if none does.")]
+    behind: Annotated[
+        BehindInfo | None, says("While it fires, how far the judging of its run is behind; null up to 5 seconds.")
+    ] = None
 
     @property
     def is_incident(self) -> bool:

@@ -7,6 +7,15 @@ from typing import Annotated, Any
 from trmon_client.api.answers import AlertState, AnswerInfo, ApiNumber, RiskLevel, Severity, Word, says
 
 
+class BehindInfo(AnswerInfo, frozen=True, kw_only=True):
+    """How far the judging of a run is behind what the service received."""
+
+    judged_step: Annotated[int | None, says("The newest step that the verdict covers; null before the first.")]
+    newest_step: Annotated[int | None, says("The newest step received; null for a run of scalars alone.")]
+    seconds: Annotated[float, says("How long the oldest message has waited that the worker could process.")]
+    words: Annotated[str, says("As a phrase: `judged to step 98 of 140, 37 s behind`.")]
+
+
 class IncidentInfo(AnswerInfo, frozen=True, kw_only=True):
     """The newest illness of a run, from its first finding to its end; its first step follows the finding that leads."""
 

@@ -17,7 +17,7 @@ from trmon_client.api.answers import (
     VerdictKind,
     says,
 )
-from trmon_client.api.diagnosis import DiagnosisInfo, FleetRiskInfo, IncidentInfo
+from trmon_client.api.diagnosis import BehindInfo, DiagnosisInfo, FleetRiskInfo, IncidentInfo
 from trmon_client.api.policies import AdaptationInfo, PolicyInfo
 
 
@@ -77,6 +77,7 @@ class RunStatus(NamedRun, frozen=True, kw_only=True):
         int | None,
         says("The newest step that the verdict covers: one is judged when the next is closed; null before the first."),
     ] = None
+    behind: Annotated[BehindInfo | None, says("How far the judging is behind; null up to 5 seconds.")] = None
     verdict: VerdictInfo
     incident: Annotated[IncidentInfo | None, says("The newest incident; null without one.")] = None
     alerts: Annotated[

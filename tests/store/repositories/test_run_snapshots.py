@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+
+import pytest
 
 from tests.domain.findings.judgements import KL_OUTSIDE, found, judged
 from tests.fixtures.views import view_of
-from tests.store.builders import append, commit, start_intake
+from tests.store.builders import NOW, append, commit, intake, report_intake, start_intake
 from trmon.domain.findings.judge import Place
+from trmon.domain.health.judgement import Backlog
+from trmon.domain.pipeline.run_update import Frontier
 from trmon.store import Store
+from trmon_client.core import wire
 
 ILL = judged(
     found("engine_mismatch", beyond=Place(1, 25)),
@@ -26,3 +32,39 @@ def test_a_judgement_is_read_as_it_was_written(store: Store) -> None:
     assert store.run_snapshots.judgements([ill, new, 77]) == {ill: ILL}
     [view] = store.run_snapshots.of([ill], now=1.0)
     assert view.judgement == ILL
+
+
+BACKLOGS: dict[str, tuple[Sequence[tuple[int, int]], int, float | None]] = {
+    "no report": ([], 0, None),
+    "an open batch waits for its trainer": ([(5, 0), (5, 1)], 0, None),
+    "the step after the open one waits": ([(5, 0), (5, 1), (6, 0), (6, 1), (7, 0)], 0, 2.0),
+    "what was processed does not wait": ([(5, 0), (6, 0), (7, 0)], 2, None),
+    "a late report of an open batch does not wait": ([(6, 0), (5, 1)], 0, None),
+}
+
+
+@pytest.mark.parametrize("case", BACKLOGS)
+def test_reports_after_those_of_the_open_batch_wait(store: Store, case: str) -> None:
+    places, n_read, waits = BACKLOGS[case]
+    start = append(store, start_intake())[0]
+    run_id, ids = start.run_id, [0]
+    for second, (step, rank) in enumerate(places):
+        [written] = append(store, report_intake(step=step, rank=rank, world_size=2), now=NOW + second)
+        ids.append(store.reports.unread_of(run_id, Frontier(), limit=100).reports[-1].id)
+        assert written.run_id == run_id
+    notice_id = store.reports.unread_of(run_id, Frontier(), limit=100).notices[-1].id
+    commit(store, run_id, frontier=Frontier(report_id=ids[n_read], notice_id=notice_id))
+    waiting = {} if waits is None else {run_id: Backlog(newest_step=places[-1][0], waiting_since=NOW + waits)}
+    assert store.run_snapshots.backlogs([run_id]) == waiting
+
+
+def test_scalars_that_no_pass_has_read_wait(store: Store) -> None:
+    run_id = append(store, start_intake())[0].run_id
+    notice_id = store.reports.unread_of(run_id, Frontier(), limit=100).notices[-1].id
+    commit(store, run_id, frontier=Frontier(notice_id=notice_id))
+    append(
+        store,
+        intake(wire.Scalars(sequence=1, step=3, values={"loss": 1.0}, attempt="a", launch="launch-1")),
+        now=NOW + 7,
+    )
+    assert store.run_snapshots.backlogs([run_id]) == {run_id: Backlog(newest_step=None, waiting_since=NOW + 7)}

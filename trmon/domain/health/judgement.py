@@ -78,6 +78,40 @@ def verdict_words(kind: str, why: str) -> str:
     return f"{kind.capitalize()}{joint if why else ''}{why}"
 
 
+BEHIND_SECONDS = 5.0
+"""From how long on a delay of the judging is said."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backlog:
+    """The newest step received of a run, None of scalars alone, and since when a message waits for the worker."""
+
+    newest_step: int | None
+    waiting_since: float
+
+    def joined(self, other: Backlog | None) -> Backlog:
+        """Return this backlog with that of other messages of the run."""
+        if other is None:
+            return self
+        steps = [step for step in (self.newest_step, other.newest_step) if step is not None]
+        since = min(self.waiting_since, other.waiting_since)
+        return Backlog(newest_step=max(steps, default=None), waiting_since=since)
+
+    def seconds(self, now: float) -> float:
+        """Return how far the judging is behind what was received."""
+        return max(0.0, now - self.waiting_since)
+
+    def is_late(self, now: float) -> bool:
+        """Whether the judging is so far behind that it is said."""
+        return self.seconds(now) > BEHIND_SECONDS
+
+    def words(self, judged_step: int | None, *, now: float) -> str:
+        """Return e.g. `judged to step 98 of 140, 37 s behind`."""
+        newest = "" if self.newest_step is None else f" of {self.newest_step:,}"
+        judged = f"no step{newest} judged yet" if judged_step is None else f"judged to step {judged_step:,}{newest}"
+        return f"{judged}, {duration(self.seconds(now))} behind"
+
+
 def duration(seconds: float) -> str:
     """Return a readable duration, e.g. `40 s`, `14 min`, `3 h`, `2 d`."""
     for unit, length in (("d", 86_400.0), ("h", 3_600.0), ("min", 60.0)):

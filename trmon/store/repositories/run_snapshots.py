@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Engine, func, or_, select
+from sqlalchemy import ColumnElement, Connection, Engine, func, null, or_, select
 
 from trmon.domain.access import EVERYTHING
 from trmon.domain.adaptation.proposal import AdaptationMode
 from trmon.domain.alerts.alert import Alert, AlertState
 from trmon.domain.batches.batch import BatchRow
 from trmon.domain.findings.verdict import Judgement
+from trmon.domain.health.judgement import Backlog
 from trmon.domain.pipeline.run_update import RunView, judgement_in
 from trmon.domain.policies import PolicyVersion, default_version
 from trmon.store.rows.alerts import ALERT_MAPPING
@@ -20,6 +21,44 @@ from trmon.store.rows.runs import POLICY_MAPPING, read_runs, select_runs
 from trmon.store.schema import tables
 from trmon.store.writing.repository import Reader
 
+_RUN, _STATE, _REPORT, _NOTICE = tables.run.c, tables.run_state.c, tables.report.c, tables.notice.c
+_OLDEST, _NEWEST, _LATER = (tables.report.alias(name) for name in ("oldest", "newest", "later"))
+_OLDEST_NOTICE = tables.notice.alias("oldest_notice")
+_UNREAD = (_REPORT.run_id == _RUN.id) & (_REPORT.id > func.coalesce(_STATE.report_id, 0))
+_UNREAD_NOTICE = (_NOTICE.run_id == _RUN.id) & (_NOTICE.id > func.coalesce(_STATE.notice_id, 0))
+
+
+def _first(column: Any, where: ColumnElement[bool], order: Any) -> Any:
+    """Return a value of the first row that matches, of a run, its state and its oldest unread report."""
+    found = select(column).where(where).order_by(order).limit(1)
+    return found.correlate(tables.run, tables.run_state, _OLDEST).scalar_subquery()
+
+
+def _is_after_oldest(report: Any) -> ColumnElement[bool]:
+    return or_(report.c.step > _OLDEST.c.step, report.c.attempt_id != _OLDEST.c.attempt_id)
+
+
+# The oldest unread reports may be those of an open batch, which wait for the trainer: only the steps after it wait for
+# the worker. Runs without any leave after one look at the covering index.
+_SINCE = _first(
+    _LATER.c.received_at,
+    (_LATER.c.run_id == _RUN.id) & (_LATER.c.id > _OLDEST.c.id) & _is_after_oldest(_LATER),
+    _LATER.c.id,
+)
+_WAITING_REPORTS = (
+    select(_RUN.id, _NEWEST.c.step, _SINCE.label("since"))
+    .select_from(
+        tables.run.outerjoin(tables.run_state)
+        .join(_OLDEST, _OLDEST.c.id == _first(_REPORT.id, _UNREAD, _REPORT.id))
+        .join(_NEWEST, _NEWEST.c.id == _first(_REPORT.id, _REPORT.run_id == _RUN.id, _REPORT.id.desc()))
+    )
+    .where(_is_after_oldest(_NEWEST))
+)
+_WAITING_NOTICES = select(_RUN.id, null().label("step"), _OLDEST_NOTICE.c.received_at.label("since")).select_from(
+    tables.run.outerjoin(tables.run_state).join(
+        _OLDEST_NOTICE, _OLDEST_NOTICE.c.id == _first(_NOTICE.id, _UNREAD_NOTICE, _NOTICE.id)
+    )
+)
 _OPEN = [AlertState.PENDING.value, AlertState.FIRING.value]
 PAGE = 200
 
@@ -50,6 +89,18 @@ class RunSnapshots(Reader):
                 for run_id, outlook in _outlooks(connection, ids[first : first + PAGE]).items():
                     if (judgement := judgement_in(outlook)) is not None:
                         found[run_id] = judgement
+        return found
+
+    def backlogs(self, run_ids: Collection[int]) -> dict[int, Backlog]:
+        """Return, by run, the messages that wait for the worker; runs without any are left out."""
+        ids = sorted(run_ids)
+        found: dict[int, Backlog] = {}
+        with self._reader.connect() as connection:
+            for first in range(0, len(ids), PAGE):
+                for query in (_WAITING_REPORTS, _WAITING_NOTICES):
+                    for row in connection.execute(query.where(_RUN.id.in_(ids[first : first + PAGE]))):
+                        backlog = Backlog(newest_step=row.step, waiting_since=row.since)
+                        found[row.id] = backlog.joined(found.get(row.id))
         return found
 
     def of(self, run_ids: Collection[int], *, now: float) -> list[RunView]:

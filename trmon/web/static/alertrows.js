@@ -97,13 +97,14 @@ function severityOf({ severity: given, state }) {
   return h("span", { class: `kind kind-${kind}` }, given);
 }
 
-function run({ project, run: name, step: at }) {
-  return h(
+function run({ project, run: name, step: at, behind }) {
+  const link = h(
     "a",
     { href: `${runPath(project, name)}?step=${at}` },
     h("span", { class: "project" }, `${project} / `),
     h("span", { class: "strong" }, name),
   );
+  return behind ? [link, h("div", { class: "behind" }, behind.words)] : link;
 }
 
 function since({ step: at, since_at: began, state, updated_at: ended }) {

@@ -17,7 +17,7 @@ export async function mount(stage, { live }) {
   stage.title("Alerts");
   await view.read();
   const concerns = ({ kind }) => ["alert", "ack"].includes(kind);
-  const end = follow(live, { concerns, read: () => view.read(), fail: stage.fail, refreshMs: REFRESH_MS });
+  const end = follow(live, { concerns, read: () => view.read(), fail: stage.fail, refreshMs: REFRESH_MS, age: () => view.draw() });
   document.addEventListener("keydown", view.keys);
   return () => {
     end();
@@ -39,7 +39,7 @@ class AlertsView {
     this.stage = stage;
     this.limit = PAGE;
     this.most = PAGE;
-    this.title = h("h1", {});
+    this.title = h("h1", { class: "claim" });
     this.count = h("p", { role: "status", class: "quiet" });
     this.filter = new AlertFilter(() => this.#filtered());
     this.selection = new Selection({ keyOf: episode, itemsOf: ({ alerts }) => alerts, changed: () => this.draw() });
@@ -90,7 +90,7 @@ class AlertsView {
     this.#isFramed = true;
     const head = h("header", { class: "row spread" }, this.title, h("div", { class: "row" }, action("New silence", () => this.#silence())));
     const tables = [this.firing.section, this.bulk.element, this.silences, this.past.section];
-    this.stage.show(head, unsentLine(), this.filter.bar, this.count, this.none, tables, this.empty);
+    this.stage.show(head, this.filter.bar, this.count, this.none, tables, this.empty, unsentLine());
   }
 
   draw() {
@@ -233,8 +233,9 @@ function left({ starts_at: starts, ends_at: ends }) {
   return starts > seconds ? `from ${clock(starts)} for ${span(ends - starts)}` : `ends in ${span(ends - seconds)}`;
 }
 
-export async function mountRule(stage, { parameters: [name] }) {
-  const rule = await get(`/rules/${encodeURIComponent(name)}`);
+export async function mountRule(stage, { live, parameters: [name] }) {
+  const read = () => get(`/rules/${encodeURIComponent(name)}`);
+  const rule = await read();
   stage.title(rule.title);
   stage.show(
     h("header", {}, h("h1", {}, rule.title)),
@@ -249,7 +250,7 @@ export async function mountRule(stage, { parameters: [name] }) {
       list(rule.terms.map((term) => h("li", {}, code(term)))),
     ),
   );
-  return () => {};
+  return follow(live, { concerns: () => false, read, fail: stage.fail, refreshMs: REFRESH_MS });
 }
 
 const list = (items) => h("ul", {}, items);

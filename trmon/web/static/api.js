@@ -1,6 +1,7 @@
 // The client of the public API and of its live events. The token lasts as long as the tab and is sent only in the
 // Authorization header.
 
+import { fresh } from "./freshness.js";
 import { learn } from "./words.js";
 
 const TOKEN = "trmon.token";
@@ -14,30 +15,6 @@ export class ApiError extends Error {
     this.status = status;
   }
 }
-
-/** Whether the service answers: the last request did, and no view shows that it failed. Dispatches "change". */
-class Reach extends EventTarget {
-  #isAnswered = true;
-  #isShown = true;
-
-  get isGood() {
-    return this.#isAnswered && this.#isShown;
-  }
-
-  /** Record whether a request got an answer at all. */
-  answered(isAnswered) {
-    this.#isAnswered = isAnswered;
-    this.dispatchEvent(new Event("change"));
-  }
-
-  /** Record whether the view is shown, rather than an error in its place. */
-  shown(isShown) {
-    this.#isShown = isShown;
-    this.dispatchEvent(new Event("change"));
-  }
-}
-
-export const reach = new Reach();
 
 export const token = {
   get: () => sessionStorage.getItem(TOKEN),
@@ -79,10 +56,28 @@ export function askEarly(questions) {
 /** Return the JSON at a path under /api/v1; null values are left out of `query`. Errors: ApiError. */
 export function get(path, query = {}, { signal } = {}) {
   const url = address(path, query);
-  const answer = early.get(url) ?? ask(url, { headers: headers(), signal });
+  const answer = early.get(url) ?? ask(url, { headers: headers(), signal: orHung(signal) });
   early.delete(url);
   return answer;
 }
+
+const HUNG_MS = 10_000;
+let asking = [];
+
+/** Return a signal that aborts a read with another one, or once it is known to have been left without an answer. */
+function orHung(signal) {
+  const given = new AbortController();
+  asking = [...asking.filter(({ began }) => Date.now() - began < 60 * HUNG_MS), { given, began: Date.now() }];
+  return signal ? AbortSignal.any([signal, given.signal]) : given.signal;
+}
+
+/** Abort the reads of long ago: the connection of a machine that slept may never say that it has ended. */
+function abortHung() {
+  for (const { given, began } of asking) if (Date.now() - began > HUNG_MS) given.abort(noAnswer());
+  asking = [];
+}
+
+const noAnswer = () => new ApiError(0, "The service does not respond.");
 
 function address(path, query) {
   const given = Object.entries(query).filter(([, value]) => value !== null && value !== undefined);
@@ -137,7 +132,7 @@ export async function orNothing(promise) {
 async function ask(url, options, read = (answer) => answer.json()) {
   try {
     const answer = await fetch(url, options);
-    reach.answered(true);
+    fresh.answered(true);
     learn(answer.headers.get("date"));
     if (answer.status === 204) return null;
     if (answer.ok) return await read(answer);
@@ -145,8 +140,8 @@ async function ask(url, options, read = (answer) => answer.json()) {
   } catch (error) {
     // An aborted request or a truncated response is not an error response of the service.
     if (error instanceof ApiError || error.name === "AbortError") throw error;
-    reach.answered(false);
-    throw new ApiError(0, "The service does not respond.");
+    fresh.answered(false);
+    throw noAnswer();
   }
 }
 
@@ -172,12 +167,13 @@ export const runPath = (project, run) => `/runs/${encodeURIComponent(project)}/$
 export const compareAddress = (runs) =>
   `/compare?runs=${runs.map(({ project, run }) => `${encodeURIComponent(project)}/${encodeURIComponent(run)}`).join(",")}`;
 
-const SILENT_MS = 40_000; // The service sends a keep-alive every 15 s.
+const SILENT_MS = 12_000; // The service says something every 5 s.
 const WAITS_MS = [500, 1000, 2000, 5000, 10_000];
 
 export class Live extends EventTarget {
   state = "connecting";
   heardAt = null;
+  #askedAt = null;
   #last = null;
   #failures = 0;
   #abort = null;
@@ -212,12 +208,14 @@ export class Live extends EventTarget {
 
   async #follow() {
     this.#abort = new AbortController();
+    this.#askedAt = Date.now();
     const place = this.#last === null ? {} : { "Last-Event-ID": this.#last };
-    const answer = await fetch("/api/v1/events", { headers: headers(place), signal: this.#abort.signal });
-    if (!answer.ok) throw Object.assign(new Error("refused"), { status: answer.status });
-    this.#heard();
-    const watchdog = setInterval(() => this.#silent() && this.#abort.abort(), 5000);
+    const watchdog = setInterval(() => this.#silent() && this.#abort.abort(), 1000);
     try {
+      const answer = await fetch("/api/v1/events", { headers: headers(place), signal: this.#abort.signal });
+      if (!answer.ok) throw Object.assign(new Error("refused"), { status: answer.status });
+      this.#heard();
+      abortHung();
       for await (const block of blocks(answer.body)) this.#take(block);
     } finally {
       clearInterval(watchdog);
@@ -230,6 +228,7 @@ export class Live extends EventTarget {
     const fields = Object.fromEntries(block.split("\n").map((line) => split(line)));
     if (fields.id) this.#last = fields.id;
     if (!fields.data) return;
+    if (fields.event === "judging") return fresh.judged(JSON.parse(fields.data).beat_age_seconds);
     const detail = { kind: fields.event, data: JSON.parse(fields.data) };
     this.dispatchEvent(new CustomEvent("event", { detail }));
   }
@@ -237,14 +236,16 @@ export class Live extends EventTarget {
   #heard() {
     this.heardAt = Date.now();
     this.#failures = 0;
+    fresh.heard();
     this.#become("live");
   }
 
   #silent() {
-    return Date.now() - this.heardAt > SILENT_MS;
+    return Date.now() - Math.max(this.#askedAt, this.heardAt ?? 0) > SILENT_MS;
   }
 
   #lost(error) {
+    fresh.lost();
     this.#become(error?.status === 401 ? "signed out" : "reconnecting");
   }
 
@@ -285,16 +286,18 @@ function split(line) {
   return [line.slice(0, colon), line.slice(colon + 1).trimStart()];
 }
 
-const EVERY_MS = 30_000; // A silent trainer, a silence that ends, a deleted run: these changes send no event.
+/** How long what was read is shown: a silent trainer, a silence that ends, a deleted run send no event. Without the live
+ *  events, as behind a proxy that holds them back, or without judging, nothing else would tell of a change. */
+export const isDue = (readAt) => Date.now() - readAt > (fresh.isFollowed && !fresh.level ? 30_000 : 5000);
 
 /**
  * Follow the live events; returns a function that stops it.
  *
  * `concerns` says whether an event affects the view; `read` reads it again, never twice at once, and is retried
- * after an error; `fail` receives the error that ends the view. Events are heard from now on, and first read `after` a
- * promise.
+ * after an error; `fail` receives the error that ends the view; `age` renders ages that grow although nothing is read.
+ * Events are heard from now on, and first read `after` a promise.
  */
-export function follow(live, { concerns, read, fail, refreshMs, after = null }) {
+export function follow(live, { concerns, read, fail, refreshMs, age = () => {}, after = null }) {
   let isChanged = false;
   let isReading = false;
   let isBegun = after === null;
@@ -302,14 +305,18 @@ export function follow(live, { concerns, read, fail, refreshMs, after = null }) 
   after?.then(begin, begin);
   let readAt = Date.now();
   const heard = ({ detail }) => (isChanged ||= concerns(detail));
-  const back = () => (isChanged ||= isBegun && live.state === "live");
+  const back = () => {
+    isChanged ||= isBegun && live.state === "live";
+    if (isChanged) refresh();
+  };
   const refresh = async () => {
-    if (!isBegun || isReading || document.hidden || !(isChanged || Date.now() - readAt > EVERY_MS)) return;
+    if (isBegun && fresh.level) age();
+    if (!isBegun || isReading || document.hidden || !(isChanged || isDue(readAt))) return;
     isReading = true;
     isChanged = false;
     readAt = Date.now();
     try {
-      await read();
+      await fresh.reading(read);
     } catch (error) {
       if ([401, 404].includes(error.status)) fail(error);
     } finally {

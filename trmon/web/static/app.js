@@ -1,7 +1,8 @@
 // The page: routes addresses to views, and what surrounds every view: the badge, shortcuts, skeletons, sign-in and errors.
 
-import { ApiError, askEarly, firstOfFleet, Live, loaded, PAGE, reach, runPath, token, WITH_PARTS } from "./api.js";
+import { ApiError, askEarly, firstOfFleet, Live, loaded, PAGE, runPath, token, WITH_PARTS } from "./api.js";
 import { bone, figures, fill, h, isShortcut, several } from "./dom.js";
+import { fresh } from "./freshness.js";
 import { span } from "./words.js";
 
 const WORDS = { connecting: "connecting", reconnecting: "reconnecting", "signed out": "signed out" };
@@ -13,15 +14,15 @@ const heard = ({ heardAt }) => (Date.now() - heardAt < 1000 ? "now" : `${span((D
 function watch(badge, live) {
   let isOver = false;
   const show = () => {
-    const isLive = live.state === "live" && reach.isGood;
-    badge.dataset.state = isLive || live.state !== "live" ? live.state : "reconnecting";
-    if (isLive) badge.textContent = isOver ? "up to date" : `live · ${heard(live)}`;
+    const isLive = live.state === "live" && fresh.isGood;
+    badge.dataset.state = (isLive && !fresh.level) || live.state !== "live" ? live.state : "reconnecting";
+    if (isLive && fresh.level) badge.textContent = "out of date";
+    else if (isLive) badge.textContent = isOver ? "up to date" : `live · ${heard(live)}`;
     else badge.textContent = live.state === "live" ? "no answer" : WORDS[live.state];
   };
   live.addEventListener("state", show);
   live.addEventListener("event", show);
-  reach.addEventListener("change", show);
-  setInterval(show, 1000);
+  fresh.addEventListener("change", show);
   show();
   return (over) => {
     isOver = over;
@@ -177,6 +178,7 @@ let leave = () => {};
 let shown = 0;
 let asked = 0;
 let waiting = null;
+let titled = "";
 const RETRY_MS = 3000;
 const SKELETON_MS = 120; // A view that is there sooner needs no skeleton, which would only flicker.
 const PASSING = [0, 502, 503, 504]; // No answer, or a proxy or a starting service that will soon give one.
@@ -189,6 +191,7 @@ async function show() {
   const view = VIEWS.find(({ path }) => path.test(location.pathname));
   mark();
   badge(false);
+  fresh.leave();
   render();
   if (!view) return notFound(root, location.pathname);
   root.setAttribute("aria-busy", "true");
@@ -198,10 +201,9 @@ async function show() {
     const parameters = location.pathname.match(view.path).slice(1).map(decodeURIComponent);
     askEarly(view.first(...parameters));
     const { [view.mount ?? "mount"]: mount } = await loaded(view.load());
-    const ended = await mount(stage(turn), { live, parameters });
+    const ended = await fresh.reading(() => mount(stage(turn), { live, parameters }));
     if (turn !== shown) return ended();
     leave = ended;
-    reach.shown(true);
   } catch (error) {
     if (turn === shown) fail(error);
   }
@@ -222,10 +224,16 @@ function stage(turn) {
       turn === shown && act(...given);
   return {
     show: ifShown(render),
-    title: ifShown((text) => (document.title = `${text} · trmon`)),
+    title: ifShown(entitle),
     fail: ifShown(fail),
     over: ifShown((isOver) => badge(isOver)),
   };
+}
+
+/** Write the tab's title, which does not claim what the view does not. */
+function entitle(text = titled) {
+  titled = text;
+  if (text) document.title = `${fresh.level === "old" ? "? " : ""}${text} · trmon`;
 }
 
 /** Show an error in place of the view; for a missing token, show the sign-in form. */
@@ -233,11 +241,11 @@ function fail(error) {
   leave();
   leave = () => {};
   render();
+  fresh.leave(PASSING.includes(error.status) ? false : undefined);
   if (error.status === 401) return askToken(error);
   if (!(error instanceof ApiError)) console.error(error);
   const turn = shown;
   if (PASSING.includes(error.status)) {
-    reach.shown(false);
     setTimeout(() => turn === shown && show(), RETRY_MS);
   }
   const again = h("button", { onclick: show }, "Try again");
@@ -271,6 +279,7 @@ function signedIn() {
 
 function mark() {
   document.title = "trmon";
+  titled = "";
   for (const link of document.querySelectorAll(".top nav a")) {
     if (link.getAttribute("href") === location.pathname) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
@@ -298,6 +307,8 @@ live.addEventListener("state", () => {
   if (live.state === "signed out" && !isReading) fail(new ApiError(401, "The token is no longer valid."));
 });
 shortcuts({ go });
+fresh.addEventListener("change", () => entitle());
+fresh.start();
 const badge = watch(document.getElementById("live"), live);
 live.start();
 show();

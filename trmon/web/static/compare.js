@@ -78,7 +78,7 @@ class CompareView {
     );
     fill(
       this.words,
-      runs.slice(1).map((run, i) => h("p", { class: "headline" }, parting(run, i + 1, runs.length))),
+      runs.slice(1).map((run, i) => h("p", { class: "headline claim" }, parting(run, i + 1, runs.length))),
       proposed && h("p", { class: "quiet" }, "B was proposed: the sound run of the project whose configuration differs least."),
       h("ul", { class: "compared" }, runs.map(entry)),
     );
@@ -124,6 +124,7 @@ function entry({ fleet }, i) {
     h("a", { href: `/runs/${encodeURIComponent(fleet.project)}/${encodeURIComponent(fleet.run)}` }, `${fleet.project}/${fleet.run}`),
     h("span", { class: `kind kind-${verdict.kind}` }, kindWords(verdict.kind)),
     h("span", { class: "quiet" }, verdict.why),
+    fleet.behind && h("span", { class: "behind" }, fleet.behind.words),
   );
 }
 

@@ -36,6 +36,11 @@ export class DiagnosisCard {
     if (closed === this.#closed) fill(this.#when, closingWords(closed.at));
   }
 
+  /** Render the age of the beginning anew. */
+  age() {
+    if (this.#when) fill(this.#when, closingWords(this.#closed.at));
+  }
+
   end() {
     this.timeline.end();
   }
@@ -81,7 +86,7 @@ export class DiagnosisCard {
 
 function headline(verdict) {
   const [kind, why] = verdictWords(verdict);
-  return h("p", { class: "headline" }, h("span", { class: `kind kind-${verdict.kind}` }, kind), h("span", {}, why));
+  return h("p", { class: "headline claim" }, h("span", { class: `kind kind-${verdict.kind}` }, kind), h("span", {}, why));
 }
 
 /** The finding that leads, with its title and steps unless the verdict says them. */

@@ -1,7 +1,8 @@
 // The fleet: every run with its verdict, sorted by urgency.
 
-import { firstOfFleet, get, keyOf, loaded } from "./api.js";
+import { firstOfFleet, get, isDue, keyOf, loaded } from "./api.js";
 import { h, isShortcut } from "./dom.js";
+import { fresh } from "./freshness.js";
 import { answer, COLUMNS, Head, headline, isAhead, linesOf, newService, noneActive, Row } from "./fleetrows.js";
 import { hasWords, keepInAddress, searchField, Selection, VirtualList } from "./lists.js";
 import { unsentLine } from "./receivers.js";
@@ -10,7 +11,6 @@ import { plural, step } from "./words.js";
 const PAGE = 500;
 const MOST_NAMED = 8; // Up to this many changed runs are requested by name; more are read as pages.
 const REFRESH_MS = 2000;
-const EVERY_MS = 30_000;
 
 export async function mount(stage, { live }) {
   const fleet = new Fleet(stage);
@@ -21,7 +21,7 @@ export async function mount(stage, { live }) {
     throw error;
   }
   const heard = ({ detail }) => fleet.heard(keyOf(detail.data));
-  const back = () => live.state === "live" && fleet.due();
+  const back = () => live.state === "live" && fleet.again();
   live.addEventListener("event", heard);
   live.addEventListener("state", back);
   const timer = setInterval(() => fleet.refresh(), REFRESH_MS);
@@ -47,8 +47,8 @@ class Fleet {
 
   constructor(stage) {
     this.stage = stage;
-    this.title = h("h1", {});
-    this.under = h("p", { class: "quiet" });
+    this.title = h("h1", { class: "claim" });
+    this.under = h("span", {});
     this.body = h("tbody", { role: "rowgroup" });
     this.selection = new Selection({ keyOf, itemsOf: ({ run }) => run ?? [], changed: () => this.draw() });
     this.every = h("input", {
@@ -70,9 +70,10 @@ class Fleet {
     this.courses.end();
   }
 
-  /** Read everything at the next refresh: events may have been missed. */
-  due() {
+  /** Read everything: events may have been missed. */
+  again() {
     this.#readAt = 0;
+    this.refresh();
   }
 
   /** Read every page; the first is rendered before the second is requested. A later read takes the place of this one. */
@@ -112,12 +113,13 @@ class Fleet {
 
   /** Read what changed since, and the runs that the service had no time to compute. */
   async refresh() {
-    if (this.#isReading) return; // A read of thousands of runs may last longer than the time between refreshes.
+    if (fresh.level && this.#isFramed) this.draw(); // Ages grow although nothing is read.
+    if (this.#isReading || document.hidden) return; // A read of thousands of runs may last longer than the time between refreshes.
     const unseen = [...this.runs].filter(([, run]) => run.step !== null && !run.reward).map(([key]) => key);
     const wanted = new Set([...this.#changed, ...unseen]);
     for (const key of this.#ahead()) if (wanted.size < MOST_NAMED) wanted.add(key);
     try {
-      if (wanted.size > MOST_NAMED || Date.now() - this.#readAt > EVERY_MS) return await this.read();
+      if (wanted.size > MOST_NAMED || isDue(this.#readAt)) return await fresh.reading(() => this.read());
       if (wanted.size) await this.#readNamed(wanted);
     } catch (error) {
       this.#failed(error);
@@ -125,6 +127,7 @@ class Fleet {
   }
 
   #failed(error) {
+    fresh.missed();
     if (error.status === 401) this.stage.fail(error);
   }
 
@@ -137,7 +140,7 @@ class Fleet {
 
   /** Return the runs that are further on than their verdicts; those first that no event will come of any more. */
   #ahead() {
-    const ahead = [...this.runs].filter(([, run]) => isAhead(run));
+    const ahead = [...this.runs].filter(([, run]) => run.behind || isAhead(run));
     return ahead.sort(([, a], [, b]) => a.last_report_at - b.last_report_at).map(([key]) => key);
   }
 
@@ -193,7 +196,7 @@ class Fleet {
       h("button", { onclick: () => this.controls.clear() }, "Show all runs"),
     );
     this.stage.show(
-      h("header", {}, this.title, this.under, unsentLine()),
+      h("header", {}, this.title, h("p", { class: "quiet oneline" }, this.under, unsentLine())),
       this.controls.bar,
       h("div", { class: "card" }, table, this.none),
       this.bar,

@@ -77,17 +77,15 @@ export function isAhead(run) {
   return run.judged_step !== null && run.judged_step < run.step - (hasEnded(run) ? 0 : 1);
 }
 
-const limit = (run) => isAhead(run) && `(to step ${step(run.judged_step)})`;
-
 function verdict(run) {
   const { verdict } = run;
   const todo = verdict.need !== "none" && verdict.todo;
   const order = hasEnded(run) ? "" : "Do: ";
   return h(
     "div",
-    { class: "oneline", title: [verdict.why, todo && `${order}${todo}`].filter(Boolean).join("\n") },
+    { class: "oneline", title: [verdict.why, run.behind?.words, todo && `${order}${todo}`].filter(Boolean).join("\n") },
     h("span", { class: `kind kind-${verdict.kind}` }, kindWords(verdict.kind)),
-    limit(run) && [" ", h("span", { class: "quiet" }, limit(run))],
+    run.behind && [" ", h("span", { class: "behind" }, `(${run.behind.words})`)],
     " ",
     riskBadge(run),
     h("span", { class: "why" }, verdict.why, todo && [" ", h("span", { class: "todo" }, order && h("b", {}, order), todo)]),

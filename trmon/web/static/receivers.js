@@ -3,12 +3,13 @@
 import { get } from "./api.js";
 import { h } from "./dom.js";
 
-/** Return a line that says why alerts are shown on the page only; it stays hidden where nothing keeps them from people. */
+/** Return words that say why alerts are shown on the page only; they stay hidden where nothing keeps them from people.
+ *  They come late, and are to be put where nothing moves by them. */
 export function unsentLine() {
-  const line = h("p", { class: "quiet", role: "note", hidden: true });
+  const line = h("span", { class: "quiet why", role: "note", hidden: true });
   const fill = ({ problem }) => {
     line.hidden = !problem;
-    line.textContent = `Alerts are shown on this page only: ${problem}. docs/alerts.md says how to configure one.`;
+    line.textContent = line.title = `Alerts are shown on this page only: ${problem}. docs/alerts.md says how to configure one.`;
   };
   get("/deliveries/receivers").then(fill, () => {}); // A view that is shown without it lacks nothing else.
   return line;

@@ -5,7 +5,7 @@ import { Charts, EventList, RangeBar } from "./charts.js";
 import { ChartData, read, write } from "./chartdata.js";
 import { DiagnosisCard } from "./diagnosis.js";
 import { action, displayed, download, figures, fill, h, refill, typing } from "./dom.js";
-import { ago, clock, plural, span, step } from "./words.js";
+import { ago, capital, clock, plural, span, step } from "./words.js";
 
 const REFRESH_MS = 1500;
 
@@ -14,7 +14,8 @@ export async function mount(stage, { live, parameters: [project, run] }) {
   stage.title(run);
   const after = view.begin();
   const concerns = ({ data }) => data.project === project && data.run === run;
-  const stop = follow(live, { concerns, read: () => view.follow(), fail: stage.fail, refreshMs: REFRESH_MS, after });
+  const read = () => view.follow();
+  const stop = follow(live, { concerns, read, fail: stage.fail, refreshMs: REFRESH_MS, age: () => view.age(), after });
   document.addEventListener("keydown", view.keys);
   const end = () => {
     stop();
@@ -73,6 +74,12 @@ class RunView {
     if (this.given.step !== null) this.open(this.given.step, { scroll: false });
   }
 
+  /** Render the ages of the facts anew. */
+  age() {
+    runHead(this.head, this.facts, this.given.attempt);
+    this.why.age();
+  }
+
   /** Read what is new. */
   async follow() {
     const facts = await this.#facts();
@@ -112,6 +119,7 @@ class RunView {
 
   /** Show what needs no series: who the run is, its verdict, the cause and what to do, and the events. */
   #judge(facts) {
+    this.facts = facts;
     this.chartData.mark(facts);
     this.stage.over(hasEnded(facts.run));
     runHead(this.head, facts, this.given.attempt);
@@ -159,6 +167,7 @@ function runHead(head, { run, judged, attempts }, attempt) {
     ),
     h("p", { class: "quiet", title: `first report ${clock(run.created_at)}` }, facts.filter(Boolean).join(" · ")),
     ending(run),
+    judged.behind && h("p", { class: "behind" }, capital(judged.behind.words)),
     run.warnings.map(({ text }) => h("p", { class: "misuse" }, text)),
     config(run.config),
   );

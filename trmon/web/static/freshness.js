@@ -1,0 +1,157 @@
+// How old what is shown is: the banner across the top, and what is withdrawn meanwhile.
+
+import { h } from "./dom.js";
+import { hour, now, span } from "./words.js";
+
+const LATE_MS = 10_000; // The stream says something every 5 s.
+const OLD_MS = 30_000;
+const WAKE_MS = 500; // The time for an answer after a sleep, or in a hidden tab, in which nothing was asked.
+
+/** What is shown is current while the live events are followed and no read of the view is missing: a hidden tab, a sleep, a
+ *  lost stream and a failed read end that, and the next read of the view begins it again. Dispatches "change". */
+class Freshness extends EventTarget {
+  level = ""; // "late": the banner says how old it is; "old": it is not claimed any more.
+  isFollowed = false; // Events tell of each change of what is shown.
+  #knownAt = null;
+  #unjudged = 0;
+  #readingSince = null;
+  #isStreaming = false;
+  #isAnswered = true;
+  #isShown = true;
+  #turn = 0;
+  #tickedAt = Date.now();
+  #wokenAt = 0;
+
+  /** Whether the last request was answered, and the view is shown rather than an error in its place. */
+  get isGood() {
+    return this.#isAnswered && this.#isShown;
+  }
+
+  /** Record whether a request got an answer at all. */
+  answered(isAnswered) {
+    this.#isAnswered = isAnswered;
+    this.show();
+  }
+
+  /** Record that another view, or an error, takes the place of this one: no age counts until a view has been read. */
+  leave(isShown = this.#isShown) {
+    this.#turn++;
+    this.#isShown = isShown;
+    this.#knownAt = this.#readingSince = null;
+    this.isFollowed = false;
+    this.show();
+  }
+
+  /** Read the view; returns what `read` returns, or throws its error. */
+  async reading(read) {
+    const [turn, began] = [this.#turn, Date.now()];
+    this.#readingSince ??= began;
+    try {
+      const found = await read();
+      if (turn === this.#turn) [this.#knownAt, this.isFollowed, this.#isShown] = [began, this.#isStreaming, true];
+      return found;
+    } catch (error) {
+      this.missed();
+      throw error;
+    } finally {
+      if (turn === this.#turn) this.#readingSince = null;
+      this.#advance();
+      this.show();
+    }
+  }
+
+  /** Record that a part of the view could not be read. */
+  missed() {
+    this.isFollowed = false;
+  }
+
+  /** Record that the live events said something. */
+  heard() {
+    this.#isStreaming = true;
+    this.#advance();
+  }
+
+  /** Record that the live events have ended. */
+  lost() {
+    this.#isStreaming = this.isFollowed = false;
+    this.#unjudged = 0;
+  }
+
+  /** Record how many seconds ago a worker made progress, null without one; the service says it every 5 s. */
+  judged(age) {
+    this.#unjudged = age === null ? Infinity : 1000 * age;
+    this.show();
+  }
+
+  /** Follow the clock: ages grow without an event, and a sleep is a gap in it. */
+  start() {
+    document.addEventListener("visibilitychange", () => this.#wake());
+    setInterval(() => {
+      if (Date.now() - this.#tickedAt > 5000) this.#wake();
+      this.#tickedAt = Date.now();
+      this.show();
+    }, 1000);
+  }
+
+  #wake() {
+    this.#wokenAt = Date.now();
+    setTimeout(() => this.show(), WAKE_MS);
+  }
+
+  #advance() {
+    if (this.isFollowed && this.#readingSince === null) this.#knownAt = Date.now();
+  }
+
+  /** Show how old the view is. */
+  show() {
+    const at = Date.now();
+    const says = this.level || this.#knownAt !== null;
+    if (says && !document.hidden && at - this.#wokenAt >= WAKE_MS) this.#say(at);
+    this.dispatchEvent(new Event("change"));
+  }
+
+  #say(at) {
+    const isRead = this.#knownAt !== null;
+    const unread = isRead ? at - this.#knownAt : 0;
+    const unjudged = isRead ? this.#unjudged : 0;
+    const age = Math.max(unread, unjudged);
+    this.#become(age >= OLD_MS ? "old" : age >= LATE_MS ? "late" : "");
+    const words = unread >= LATE_MS ? unanswered(unread) : stopped(unjudged);
+    write("stale", this.level && words);
+  }
+
+  #become(level) {
+    const view = document.getElementById("view");
+    if (level === "old") withdraw(view);
+    if (level === this.level) return;
+    if (this.level === "old") restore(view);
+    this.level = level;
+    view.dataset.stale = level;
+    document.getElementById("stale").hidden = !level;
+    const again = this.#knownAt === null ? "" : "What is shown is current again.";
+    write("stale-said", { late: "What is shown may be out of date.", "": again }[level]);
+  }
+}
+
+const unanswered = (age) => `No answer for ${span(age / 1000)}: shown as of ${hour(now() - age / 1000)}`;
+
+const stopped = (age) => (age === Infinity ? "Nothing is judged: no worker runs" : `Judging has stopped: ${span(age / 1000)}`);
+
+function write(id, text) {
+  const element = document.getElementById(id);
+  if (text !== undefined && element.textContent !== text) element.textContent = text;
+}
+
+/** Put other words in the place of what the view claims to be so, which keeps its room. */
+function withdraw(view) {
+  for (const claim of view.querySelectorAll(".claim:not(:has(> .instead))")) {
+    const said = h("span", { class: "withdrawn", "aria-hidden": "true" }, [...claim.childNodes]);
+    claim.append(said, h("span", { class: "instead" }, "Not known now"));
+  }
+}
+
+function restore(view) {
+  for (const said of view.querySelectorAll(".claim > .withdrawn")) said.parentElement.replaceChildren(...said.childNodes);
+}
+
+export const fresh = new Freshness();
