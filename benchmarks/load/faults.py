@@ -76,8 +76,8 @@ def frozen_until_replaced(victim: Victim) -> Iterator[None]:
     """Keep a part's processes from running until their parent has killed them."""
     pids = victim.pids()
     _signal(pids, signal.SIGSTOP)
-    yield
     eventually(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), timeout_seconds=REPLACED_SECONDS)
+    yield
 
 
 @contextmanager
