@@ -236,7 +236,8 @@ class Scheduler:
         self.enqueue(behind, now=now)
 
     def _run_waiting(self, priority: Priority, seconds: float, *, now: float) -> list[int]:
-        return sorted(self.run_passes(self._waiting.of(priority), now=now, until=time.monotonic() + seconds))
+        waiting = self._waiting.of(priority)
+        return sorted(self.run_passes(waiting, now=now, until=time.monotonic() + seconds)) if waiting else []
 
     def run_passes(self, run_ids: Iterable[int], *, now: float, until: float = math.inf) -> set[int]:
         """Run one pass over each of these runs and commit them together; return those with more unread messages.
