@@ -184,7 +184,7 @@ MAX_ELEMENTS = 1 << 20
 ELEMENT_BYTES = 96
 """The memory of a decoded element at most, as measured for lists of empty lists and mappings of short keys."""
 COUNT_STEP = 1 << 20
-YIELD_ELEMENTS = 1 << 12
+YIELD_MASK = (1 << 12) - 1
 YIELD_SECONDS = 1e-5
 
 
@@ -207,16 +207,21 @@ def count_elements(body: Body, *, media_type: str, at_most: int = MAX_ELEMENTS) 
 
 
 def _count_msgpack(body: Body, at_most: int) -> int:
+    sizes, end = _SIZES, len(body)
     n = at = 0
-    while at < len(body) and n <= at_most:
+    while at < end:
+        kind = body[at]
+        size = sizes[kind]
+        at += size or 1
         n += 1
-        if not n % YIELD_ELEMENTS:
+        if not size:
+            width = _WIDTHS[kind]
+            at += width + int.from_bytes(body[at : at + width], "big") + (kind in _EXTENSIONS)
+        if n > at_most:
+            break
+        if not n & YIELD_MASK:
             # Without it the event loop waits 5 ms for its turn, several times in a request.
             time.sleep(YIELD_SECONDS)
-        kind = body[at]
-        at += _SIZES[kind]
-        if 0xC4 <= kind <= 0xDB and (width := _WIDTHS.get(kind)):
-            at += int.from_bytes(body[at - width : at], "big") + (kind in _EXTENSIONS)
     return n
 
 
@@ -229,12 +234,10 @@ _FIXED = {0xCA: 5, 0xCB: 9, 0xCC: 2, 0xCD: 3, 0xCE: 5, 0xCF: 9, 0xD0: 2, 0xD1: 3
 _HEADERS = {0xDC: 3, 0xDD: 5, 0xDE: 3, 0xDF: 5}
 """Arrays and mappings, whose elements follow."""
 _SIZES = [
-    kind - 0xA0 + 1
-    if 0xA0 <= kind <= 0xBF
-    else (_FIXED | _HEADERS | {k: n + 1 for k, n in _WIDTHS.items()}).get(kind, 1)
+    kind - 0xA0 + 1 if 0xA0 <= kind <= 0xBF else 0 if kind in _WIDTHS else (_FIXED | _HEADERS).get(kind, 1)
     for kind in range(256)
 ]
-"""The bytes of an element by its first byte, without what a stated length adds."""
+"""The bytes of an element by its first byte; 0 if it states its length."""
 
 
 def check_elements(n: int) -> None:
