@@ -82,7 +82,7 @@ def test_runs_are_filtered_and_counted(assistant: Assistant) -> None:
 
 def test_a_run_is_described_by_its_configuration_and_policy(assistant: Assistant) -> None:
     found = assistant.ask("describe_run", run=ILL)
-    assert (found["config"], found["policy"], found["owner"]) == ({"recording": "stale"}, "trm_auto", "ana")
+    assert (found["config"]["recording"], found["policy"], found["owner"]) == ("stale", "trm_auto", "ana")
     assert assistant.ask("describe_run", run=ILL, options="lr optim")["config"] == {}
 
 
