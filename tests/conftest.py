@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -54,7 +55,9 @@ structlog.configure(
     processors=[
         structlog.processors.add_log_level,
         structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback),
-    ]
+    ],
+    # As a service does; on standard output, its lines would be among those of a command that a test runs.
+    logger_factory=structlog.WriteLoggerFactory(file=sys.__stderr__),
 )
 
 

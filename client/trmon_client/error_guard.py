@@ -100,7 +100,7 @@ class WarnOnce:
         if self._printed.setdefault(key, caller) is not caller:
             return
         try:
-            sys.stderr.write(f"trmon: {_printable(redact(text))}\n")
+            sys.stderr.write(f"trmon: {redact(_printable(text))}\n")
         except (OSError, ValueError, AttributeError, RuntimeError):
             return  # closed, missing (pythonw), or in use by the code that a signal interrupted
 

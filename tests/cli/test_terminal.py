@@ -169,5 +169,5 @@ def test_text_of_others_does_not_control_the_terminal(watched: str) -> None:
     assert "acknowledged by ana" in done.stdout
     assert not {"\x1b", "\x07", "\x9b", "\u202e"} & set(done.stdout)
     as_json = run_here("diagnose", "math/grpo", "--json", "--url", watched).stdout
-    assert json.loads(as_json)["incident"]["acked_by"] == hostile
+    assert json.loads(as_json)["incident"]["acked_by"] == "ana\ufffd]0;owned\ufffd\ufffd2J\u202e"
     assert not {"\x1b", "\x07", "\x9b", "\u202e"} & set(as_json)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from tests.fixtures.receiver import WebhookServer
 from tests.fixtures.recorded_runs import RecordedRun
 from tests.fixtures.service import ServiceProcess
 from tests.fixtures.waiting import eventually
+from trmon.fleet.summaries import FRESH_SECONDS
 
 PROJECT = "math"
 HEALTHY, DRIFTING, SCALARS, ENFORCED, CRASHED = (
@@ -91,6 +93,8 @@ def _report(client: httpx.Client, url: str, stack: ExitStack) -> None:
             plain.log_scalars(
                 step, {"reward_mean": 0.5 - step / 100, "grad_norm": 1.0 + step % 3, "entropy": 2 - step / 20}
             )
+        # What is told of a run differs where its steps and its end are read in one pass.
+        _wait_for_step(client, SCALARS, 28)
     with suppress(MemoryError), monitor(CRASHED, owner="ana") as crashing:
         _replay(client, crashing, CRASHED, "healthy", n_steps=3)
         raise MemoryError("CUDA out of memory")
@@ -98,6 +102,8 @@ def _report(client: httpx.Client, url: str, stack: ExitStack) -> None:
         eventually(
             lambda run=run: client.get(f"/api/v1/runs/{run}").json().get("state"), lambda now, state=state: now == state
         )
+    # A summary that was made before the newest step is shown for so long, and made anew at the next reading.
+    time.sleep(FRESH_SECONDS)
 
 
 def _replay(client: httpx.Client, monitor: trmon.Monitor, run: str, recording: str, n_steps: int = 1000) -> None:
@@ -105,9 +111,13 @@ def _replay(client: httpx.Client, monitor: trmon.Monitor, run: str, recording: s
     recorded = RecordedRun.load(recording)
     for step in recorded.replay(SimpleNamespace(log_batch=monitor.log_batch, log_scalars=lambda *_: None)):
         if (step + 1) % 10 == 0 or step + 1 in (n_steps, recorded.n_steps):
-            eventually(
-                lambda: client.get(f"/api/v1/runs/{run}/batches", params={"limit": 1}).json().get("items"),
-                lambda items, step=step: bool(items) and items[0]["step"] == step,
-            )
+            _wait_for_step(client, run, step)
         if step + 1 == n_steps:
             return
+
+
+def _wait_for_step(client: httpx.Client, run: str, step: int) -> None:
+    eventually(
+        lambda: client.get(f"/api/v1/runs/{run}/batches", params={"limit": 1}).json().get("items"),
+        lambda items: bool(items) and items[0]["step"] == step,
+    )

@@ -49,7 +49,7 @@ def _renderers(settings: Settings) -> list[structlog.typing.Processor]:
         return [structlog.processors.format_exc_info, _redact, structlog.processors.JSONRenderer()]
     plain = structlog.dev.plain_traceback
     console = structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=plain)
-    return [structlog.processors.format_exc_info, _redact, _escape_controls, console]
+    return [structlog.processors.format_exc_info, _escape_controls, _redact, console]
 
 
 def _redact(

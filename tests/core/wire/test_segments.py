@@ -20,7 +20,11 @@ def test_encoded_records_are_scanned(messages: list[bytes]) -> None:
     assert scan_segment(segment(messages)) == SegmentScan(messages)
 
 
-@given(st.integers(min_value=0, max_value=len(segment(MESSAGES))))
+def test_an_empty_segment_counts_as_damaged() -> None:
+    assert scan_segment(b"") == SegmentScan([], n_damaged=1)
+
+
+@given(st.integers(min_value=1, max_value=len(segment(MESSAGES))))
 def test_a_truncated_segment_keeps_its_complete_records(length: int) -> None:
     found = scan_segment(segment(MESSAGES)[:length])
     ends = [len(segment(MESSAGES[:n])) for n in range(len(MESSAGES) + 1)]

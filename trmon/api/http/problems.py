@@ -56,6 +56,7 @@ STATUSES: dict[type[Exception], tuple[HTTPStatus, str]] = {
     errors.UnsupportedMedia: (HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "unsupported-media"),
     errors.Overloaded: (HTTPStatus.TOO_MANY_REQUESTS, "overloaded"),
     errors.NotReady: (HTTPStatus.SERVICE_UNAVAILABLE, "not-ready"),
+    errors.DatabaseAway: (HTTPStatus.SERVICE_UNAVAILABLE, "not-ready"),
     errors.LakeUnavailable: (HTTPStatus.SERVICE_UNAVAILABLE, "lake-unavailable"),
 }
 """The status and problem type of each class of expected errors; a subclass without an entry inherits its base's."""
