@@ -116,7 +116,7 @@ def test_every_counter_starts_at_zero_so_that_its_first_increase_is_visible() ->
 
 
 def test_every_loss_reason_of_the_client_starts_at_zero() -> None:
-    assert set(DROPPED) == {loss.value for loss in LossReason} | {"unplaced_scalar"}
+    assert set(DROPPED) == {loss.value for loss in LossReason} | {"unplaced_scalar", "other"}
 
 
 def test_the_version_and_the_pages_url_are_exposed(serve: Serve) -> None:

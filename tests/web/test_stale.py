@@ -61,6 +61,10 @@ def test_without_an_answer_a_banner_comes_the_claim_is_withdrawn_and_nothing_mov
     page.clock.run_for(20_000)
     expect(claim.locator(".instead")).to_have_text("Not known now")
     expect(claim.locator(".withdrawn")).to_have_css("visibility", "hidden")
+    page.clock.resume()
+    for _ in range(8):
+        page.wait_for_timeout(300)
+        assert claim.locator(".instead").count() == 1, "the view was drawn over it"
     expect(page).to_have_title(re.compile(r"^\? "))
     assert page.evaluate(PLACES) == places
     assert violations(page) == []

@@ -106,7 +106,7 @@ def test_a_worker_that_hangs_and_dies_delays_no_acknowledgement_and_every_batch_
 
 
 def test_a_worker_that_stays_frozen_is_killed_and_its_successor_closes_every_batch_once(tmp_path: Path) -> None:
-    settings, counters = Settings(data_dir=tmp_path), Counters()
+    settings, counters, others = Settings(data_dir=tmp_path), Counters(), family([os.getpid()])
     prepare_database(settings.store_url)
     with closing(Store.open(settings.store_url, role=ProcessRole.WRITER)) as store:
         worker = WorkerProcess(
@@ -122,10 +122,10 @@ def test_a_worker_that_stays_frozen_is_killed_and_its_successor_closes_every_bat
         for first in (0, 20):
             run_id = send_steps(store, range(first, first + 10))
             eventually(partial(rows_of, store, run_id), lambda rows, first=first: len(rows) >= first + 9)
-            frozen = worker_pid()
+            frozen = worker_pid(others)
             os.kill(frozen, signal.SIGSTOP)
             send_steps(store, range(first + 10, first + 20))
-            eventually(worker_pid, lambda pid, frozen=frozen: pid != frozen)
+            eventually(partial(worker_pid, others), lambda pid, frozen=frozen: pid != frozen)
         eventually(partial(rows_of, store, run_id), lambda rows: len(rows) >= 39)
         eventually(lambda: worker.beat_age_seconds < 3.0)
         worker.close()
@@ -143,9 +143,9 @@ def send_steps(store: Store, steps: range) -> int:
     return receive(store, *sent, at=time.time())
 
 
-def worker_pid() -> int:
-    """Return the id of the only child of this process."""
-    return eventually(lambda: family([os.getpid()]) - {os.getpid()}, lambda found: len(found) == 1).pop()
+def worker_pid(others: set[int]) -> int:
+    """Return the id of the only descendant of this process beside others."""
+    return eventually(lambda: family([os.getpid()]) - others, lambda found: len(found) == 1).pop()
 
 
 def test_on_shutdown_the_worker_closes_every_batch_and_writes_a_checkpoint(

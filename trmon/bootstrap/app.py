@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 import structlog
@@ -155,14 +153,13 @@ def socket_url(bound: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def beginning(url: str, *, folder: Path | None, has_tokens: bool) -> str:
-    """Return how to begin with a service that listens.
-
-    Args: folder: of the database, None for PostgreSQL; has_tokens: whether callers need one.
-    """
-    tokens = "needed; `trmon token create NAME` makes one, TRMON_TOKEN tells the trainer"
-    if not has_tokens:
-        tokens = "none: this machine alone reaches the service; `trmon token create NAME --scope admin` makes one"
+def beginning(app: FastAPI) -> str:
+    """Return how to begin with a service that listens: where it is, its data, its tokens, and the two lines."""
+    components: Components = app.state.components
+    url, folder = components.settings.public_url, components.store.folder
+    tokens = "none: this machine alone reaches the service; `trmon token create NAME --scope admin` makes one"
+    if components.store.tokens.ever_created():
+        tokens = "needed; `trmon token create NAME` makes one, TRMON_TOKEN tells the trainer"
     return f"""  page     {url}
   data     {"PostgreSQL" if folder is None else folder.absolute()}
   tokens   {tokens}
@@ -172,7 +169,7 @@ def beginning(url: str, *, folder: Path | None, has_tokens: bool) -> str:
 
 
 class Server(uvicorn.Server):
-    """Prints its URL, and how to begin, once it listens; beats on its loop; ends event streams when asked to stop."""
+    """Prints its URL once it listens; beats on its loop; ends event streams when asked to stop."""
 
     def __init__(
         self,
@@ -182,6 +179,7 @@ class Server(uvicorn.Server):
         protocol: type[LimitedProtocol] = LimitedProtocol,
         send_beat: Callable[[], None] = lambda: None,
         max_connections: int | None = None,
+        on_start: Callable[[], None] = lambda: None,
     ) -> None:
         super().__init__(
             uvicorn.Config(
@@ -201,6 +199,7 @@ class Server(uvicorn.Server):
         self._app = app
         self._url = url
         self._send_beat = send_beat
+        self._on_start = on_start
 
     async def on_tick(self, counter: int) -> bool:
         """Beat each second of the ten ticks that it has; return whether to stop."""
@@ -212,11 +211,8 @@ class Server(uvicorn.Server):
         """Start, and print the URL."""
         await super().startup(sockets)
         if self.started:
-            components: Components = self._app.state.components
-            store, page_url = components.store, components.settings.public_url or self._url
-            has_tokens = await asyncio.to_thread(store.tokens.ever_created)
-            lines = beginning(page_url, folder=store.folder, has_tokens=has_tokens)
-            print(f"trmon_url={self._url}\n{lines}", flush=True)
+            print(f"trmon_url={self._url}", flush=True)
+            self._on_start()
 
     def run(self, sockets: list[socket.socket] | None = None) -> None:
         """Serve until SIGTERM or SIGINT. Errors: NotReady with the reason if the service cannot start."""

@@ -17,7 +17,7 @@ import typer
 from prometheus_client import start_http_server
 
 from trmon.bootstrap import background_services
-from trmon.bootstrap.app import Server, bind_socket, create_app, socket_url
+from trmon.bootstrap.app import Server, beginning, bind_socket, create_app, socket_url
 from trmon.bootstrap.doctor import check_installation
 from trmon.bootstrap.workers import running_worker
 from trmon.cli.command import DataDir, plain_errors, read_settings
@@ -60,7 +60,8 @@ def serve(
             settings = settings.model_copy(update={"public_url": url})
         app = create_app(settings)
         background_services.tune_memory()
-        Server(app, url=url, send_beat=_beat_sender(heartbeat_fd)).run([bound])
+        beat = _beat_sender(heartbeat_fd)
+        Server(app, url=url, send_beat=beat, on_start=lambda: typer.echo(beginning(app))).run([bound])
 
 
 def _supervise(settings: Settings, bound: socket.socket, *, replicas: int, workers: int) -> None:

@@ -17,7 +17,7 @@ CLOSE_LAG_BUCKETS_SECONDS = (0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 1
 
 DROPPED = (
     *("queue_full", "spool_full", "spool_error", "damaged", "unread", "refused", "conflict", "unencodable"),
-    *("scalar", "internal", "unplaced_scalar", "other"),
+    *("scalar", "closed", "internal", "unplaced_scalar", "other"),
 )
 """Reasons for which clients and the service drop messages; those that are not known count as `other`."""
 COMPONENT_GAUGES = {

@@ -11,6 +11,7 @@ from sqlalchemy import Connection, delete, update
 from trmon.domain.alerts.alert import Alert, AlertEvent, AlertState
 from trmon.domain.alerts.delivery import Delivery
 from trmon.domain.alerts.notification import Notification
+from trmon.domain.errors import Damaged
 from trmon.store.database.upsert import insert_new, upsert
 from trmon.store.rows.mapping import Codec, RowMapping
 from trmon.store.schema import tables
@@ -67,6 +68,6 @@ def decode_deliveries(rows: Iterable[Any]) -> tuple[list[Delivery], dict[int, st
     for row in rows:
         try:
             deliveries.append(_DELIVERY.from_row(row))
-        except msgspec.ValidationError as error:
+        except Damaged as error:
             errors[row.id] = str(error)
     return deliveries, errors

@@ -4,6 +4,7 @@ import { AlertBulk, AlertFilter } from "./alertcontrols.js";
 import { AlertGroup, AlertRow, linesOf, unfolded } from "./alertrows.js";
 import { all, dialogs, episode, follow, get, leading, send, unanswered, upTo } from "./api.js";
 import { action, h, isShortcut, moving, refill } from "./dom.js";
+import { claim } from "./freshness.js";
 import { place, Selection } from "./lists.js";
 import { unsentLine } from "./receivers.js";
 import { clock, now, plural, span, step } from "./words.js";
@@ -99,7 +100,7 @@ class AlertsView {
     const isAnswered = JSON.stringify(query) === JSON.stringify(this.filter.query);
     const open = firing.filter((alert) => !alert.ack).length;
     const fires = `${plural(firing.length, "alert")} ${firing.length === 1 ? "fires" : "fire"}, ${open} unacknowledged`;
-    write(this.title, firing.length ? fires : "No alert fires");
+    claim(this.title, firing.length ? fires : "No alert fires");
     const matching = this.filter.chosen(firing);
     const past = isAnswered ? resolved : this.filter.chosen(resolved);
     const isEmpty = !this.filter.isOn && firing.length + resolved.length === 0;

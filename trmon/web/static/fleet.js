@@ -2,7 +2,7 @@
 
 import { firstOfFleet, get, isDue, keyOf, loaded } from "./api.js";
 import { h, isShortcut } from "./dom.js";
-import { fresh } from "./freshness.js";
+import { claim, fresh } from "./freshness.js";
 import { answer, COLUMNS, Head, headline, isAhead, linesOf, newService, noneActive, Row } from "./fleetrows.js";
 import { hasWords, keepInAddress, searchField, Selection, VirtualList } from "./lists.js";
 import { unsentLine } from "./receivers.js";
@@ -206,7 +206,7 @@ class Fleet {
   /** Put the lines in order; unchanged lines are reused. */
   draw() {
     const runs = [...this.runs.values()];
-    this.title.textContent = answer(runs);
+    claim(this.title, answer(runs));
     this.stage.title(headline(runs));
     this.controls.offer(runs);
     const chosen = (this.matching = this.controls.chosen(runs));

@@ -142,6 +142,15 @@ function write(id, text) {
   if (text !== undefined && element.textContent !== text) element.textContent = text;
 }
 
+const claimed = new WeakMap();
+
+/** Write what a view claims to be so; the same words again leave in their place what was put there. */
+export function claim(element, text) {
+  if (claimed.get(element) === text) return;
+  claimed.set(element, text);
+  element.textContent = text;
+}
+
 /** Put other words in the place of what the view claims to be so, which keeps its room. */
 function withdraw(view) {
   for (const claim of view.querySelectorAll(".claim:not(:has(> .instead))")) {
