@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +25,8 @@ HEALTHY, DRIFTING, SCALARS, ENFORCED, CRASHED = (
     f"{PROJECT}/{n}" for n in ("well", "drift", "scalars", "enforce", "oom")
 )
 RUNS = (HEALTHY, DRIFTING, SCALARS, ENFORCED, CRASHED)
+N_NOTICES = 4
+"""The incidents of the drifting and of the scalar run, how the latter ended, and the crash."""
 RULES = """
 - name: reward_low
   severity: warn
@@ -73,11 +75,11 @@ def recorded_service(folder: Path) -> Iterator[RecordedService]:
         )
         stack.callback(process.stop)
         client = stack.enter_context(process.client())
-        _report(client, process.url, stack)
+        _report(client, process.url, stack, n_told=lambda: min(len(webhook.posted), len(mail.received)))
         yield RecordedService(process, client, webhook, mail)
 
 
-def _report(client: httpx.Client, url: str, stack: ExitStack) -> None:
+def _report(client: httpx.Client, url: str, stack: ExitStack, *, n_told: Callable[[], int]) -> None:
     def monitor(run: str, **options: Any) -> trmon.Monitor:
         config = {"lr": 1e-6, "engine": {"name": "vllm", "dtype": "bf16"}}
         name = run.removeprefix(f"{PROJECT}/")
@@ -93,8 +95,9 @@ def _report(client: httpx.Client, url: str, stack: ExitStack) -> None:
             plain.log_scalars(
                 step, {"reward_mean": 0.5 - step / 100, "grad_norm": 1.0 + step % 3, "entropy": 2 - step / 20}
             )
-        # What is told of a run differs where its steps and its end are read in one pass.
+        # What is told of a run differs where it ends before its incident has been told.
         _wait_for_step(client, SCALARS, 28)
+        eventually(lambda: n_told() == N_NOTICES - 2)
     with suppress(MemoryError), monitor(CRASHED, owner="ana") as crashing:
         _replay(client, crashing, CRASHED, "healthy", n_steps=3)
         raise MemoryError("CUDA out of memory")
@@ -102,6 +105,7 @@ def _report(client: httpx.Client, url: str, stack: ExitStack) -> None:
         eventually(
             lambda run=run: client.get(f"/api/v1/runs/{run}").json().get("state"), lambda now, state=state: now == state
         )
+    eventually(lambda: n_told() == N_NOTICES)
     # A summary that was made before the newest step is shown for so long, and made anew at the next reading.
     time.sleep(FRESH_SECONDS)
 
