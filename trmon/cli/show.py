@@ -34,7 +34,7 @@ POINTS = 40
 MAIN = (
     *("reward_mean", "response_length_mean"),
     *("kl_k3", "kl_k1", "chi2_token", "ess_token", "ess_seq", "prob_pearson", "ratio_mean", "abs_log_ratio_max"),
-    *("version_lag_mean", "clip_fraction", "zero_variance_groups", "invalid_fraction", "grad_norm"),
+    *("version_lag_mean", "clip_fraction", "zero_variance_groups", "invalid_fraction", "grad_norm", "entropy"),
 )
 """The signals in the table; those of a pair by their stem."""
 MASK_RATE = "mask_rate"
@@ -65,7 +65,9 @@ def fetch_run_detail(service: Service, key: RunKey) -> RunDetail:
         return RunDetail(run=run, policy=policy, diagnosis=None, history=None, drawn=())
     diagnosis = service.diagnosis(name)
     names = service.signal_names(name)
-    drawn = _drawn(names)
+    evidence = [name for name in _evidence_signals(diagnosis) if name in names]
+    # Of a pair's signals those that a finding rests on are of the pair that it names.
+    drawn = tuple(dict.fromkeys({_stem(name): name for name in (*_drawn(names), *evidence)}.values()))
     rates = [name for name in names if name == MASK_RATE or name.startswith(SHADOW_PREFIX)]
     history = service.signals(name, (*drawn, *rates), points=POINTS)
     return RunDetail(run=run, policy=policy, diagnosis=diagnosis, history=history, drawn=drawn)
@@ -107,9 +109,13 @@ def print_run(detail: RunDetail, console: Console, *, now: float) -> None:
         console.print()
         show_diagnosis(detail.diagnosis, console, says_word=False)
     if detail.history is not None:
-        told = _evidence(detail.diagnosis)
-        console.print(signal_course_table(detail.history, detail.drawn, told=told, console=console))
-        console.print(_policies(detail, detail.history, console))
+        bands = detail.history.bands
+        told = frozenset(map(_stem, _evidence_signals(detail.diagnosis)))
+        measured = [name for name in detail.drawn if _known(bands[name].last)]
+        if measured:
+            console.print(signal_course_table(detail.history, measured, told=told, console=console))
+        if any(_known(bands.get(name, NO_BAND).last) for name in detail.mask_rates.values()):
+            console.print(_policies(detail, detail.history, console))
 
 
 def _about(run: RunStatus, *, now: float) -> str:
@@ -159,10 +165,10 @@ def _bars_beside_numbers(console: Console) -> int:
     return min(max(console.width - taken, LEAST_BARS), POINTS)
 
 
-def _evidence(diagnosis: DiagnosisInfo | None) -> frozenset[str]:
-    """Return the stems of the signals that a diagnosis rests on."""
+def _evidence_signals(diagnosis: DiagnosisInfo | None) -> list[str]:
+    """Return the signals that a diagnosis rests on."""
     findings = diagnosis.findings if diagnosis else ()
-    return frozenset(_stem(item.signal) for found in findings for item in found.evidence)
+    return [item.signal for found in findings for item in found.evidence]
 
 
 def _stem(name: str) -> str:
