@@ -189,3 +189,9 @@ def test_the_time_is_proportional_to_the_length(piece: str) -> None:
 
     # Eight times as long: a square would take 64 times.
     assert min(seconds(1 << 17) for _ in range(2)) < 24 * min(seconds(1 << 14) for _ in range(3)) + 0.05
+
+
+def test_advice_that_names_a_place_for_a_token_stays() -> None:
+    advice = "a token is required: 'Authorization: Bearer <token>'"
+    assert redact(advice) == advice
+    assert "horse" not in redact("Authorization: Bearer horse-12345678")

@@ -103,7 +103,7 @@ _PATTERNS = (
     (
         "authorization",
         re.compile(
-            r"(?i)(authorization\\?['\"]?\s{0,8}[:=]\s{0,8}\\?['\"]?"
+            r"(?i)(authorization(?!: bearer <token>)\\?['\"]?\s{0,8}[:=]\s{0,8}\\?['\"]?"
             r"(?:(?:bearer|basic|digest|token|apikey|negotiate)\s{1,4})?)[^'\"\n\r}\\]+"
         ),
         rf"\1{REDACTED}",
