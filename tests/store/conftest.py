@@ -8,13 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.fixtures.databases import prepare_database
+from tests.fixtures.databases import BACKENDS, prepare_database, url_on_backend
 from tests.fixtures.postgres import Postgres
 from tests.fixtures.s3 import s3_lake
 from tests.store.builders import append, start_intake
 from trmon.store import Store
 
-BACKENDS = ["sqlite", pytest.param("postgresql", marks=pytest.mark.server("postgres"))]
 ON_SQLITE = pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 """Marks tests of files and folders, which the database has no part in."""
 
@@ -36,10 +35,7 @@ def migrated_database(request: pytest.FixtureRequest, folder: Path) -> Iterator[
 @pytest.fixture(params=BACKENDS)
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The URL of a database for one test: a file that does not exist yet, or empty PostgreSQL tables."""
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path}/data/trmon.db"
-    found: str = request.getfixturevalue("postgres_url")
-    return found
+    return url_on_backend(request, tmp_path / "data" / "trmon.db")
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 import structlog
 from sqlalchemy import text
 
-from tests.fixtures.databases import prepare_database
+from tests.fixtures.databases import BACKENDS, prepare_database, url_on_backend
 from tests.worker.watched_run import (
     ORIGIN,
     WATCH_CONFIG,
@@ -46,14 +46,12 @@ TRIGGERS = {
 }
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.server("postgres"))])
+@pytest.fixture(params=BACKENDS)
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     """A migrated store without rows, on each database."""
-    url = f"sqlite:///{tmp_path}/trmon.sqlite"
-    if request.param == "sqlite":
+    url = url_on_backend(request, tmp_path / "trmon.sqlite")
+    if url.startswith("sqlite:"):
         prepare_database(url)
-    else:
-        url = request.getfixturevalue("postgres_url")
     opened = Store.open(url)
     with structlog.testing.capture_logs():
         yield opened

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.fixtures.databases import prepare_database
+from tests.fixtures.databases import BACKENDS, prepare_database, url_on_backend
 from tests.worker.watched_run import ORIGIN, RecordingObserver, finish, receive, rows_of, scheduler_over, step_of
 from trmon.domain.runs.run import RunState
 from trmon.store import Store
@@ -18,14 +18,12 @@ HOSTILE = "a\0b\x1b[2J\x9b"
 SAFE = "a\N{REPLACEMENT CHARACTER}b\N{REPLACEMENT CHARACTER}[2J\N{REPLACEMENT CHARACTER}"
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.server("postgres"))])
+@pytest.fixture(params=BACKENDS)
 def store(request: pytest.FixtureRequest, tmp_path: Any) -> Iterator[Store]:
     """A migrated store without rows, on each database."""
-    url = f"sqlite:///{tmp_path}/trmon.sqlite"
-    if request.param == "sqlite":
+    url = url_on_backend(request, tmp_path / "trmon.sqlite")
+    if url.startswith("sqlite:"):
         prepare_database(url)
-    else:
-        url = request.getfixturevalue("postgres_url")
     opened = Store.open(url)
     yield opened
     opened.close()

@@ -128,11 +128,11 @@ class Suspicion:
     at_most: int | None = None
     replaced: dict[MessageId, Damaged] = field(default_factory=dict)
 
-    def pass_failed(self, error: Exception, alone: StoredMessage | None) -> bool:
-        """Count a failure; return whether the only message of the pass is replaced from now on."""
+    def pass_failed(self, error: Exception, alone: StoredMessage | None) -> StoredMessage | None:
+        """Count a failure; return the only message of the pass if it is replaced from now on."""
         if isinstance(error, PASSING):
             self.at_most = None if self.at_most is None else 0
-            return False
+            return None
         self.failures += 1
         if alone is not None:
             key = message_id(alone)
@@ -140,7 +140,7 @@ class Suspicion:
             self.failures, self.at_most = 0, None
         elif self.failures >= MAX_FAILURES:
             self.at_most = 0
-        return alone is not None
+        return alone
 
     def pass_committed(self, *, has_more: bool) -> None:
         """Read the next message alone, until there is none."""
@@ -148,6 +148,9 @@ class Suspicion:
             self.at_most = 1
         else:
             self.failures, self.at_most = 0, None
+
+
+NO_SUSPICION = Suspicion()
 
 
 class Scheduler:
@@ -306,13 +309,8 @@ class Scheduler:
             if processor is None:
                 processor = RunProcessor(self._log, run_id, watch_config=self._watch_config, now=now)
                 self._processors[run_id] = processor
-            if (suspicion := self._suspicions.get(run_id)) is None:
-                batcher.add(processor.run_pass(now, unread=unread))
-            else:
-                given = unread if suspicion.at_most is None else None
-                batcher.add(
-                    processor.run_pass(now, unread=given, at_most=suspicion.at_most, replaced=suspicion.replaced)
-                )
+            known = self._suspicions.get(run_id, NO_SUSPICION)
+            batcher.add(processor.run_pass(now, unread=unread, at_most=known.at_most, replaced=known.replaced))
         except NotFound:
             self._unload(run_id)
             self._views.remove(run_id)
@@ -351,11 +349,12 @@ class Scheduler:
     def _fail(self, run_id: int, error: Exception, *, now: float) -> None:
         """Drop the processor, whose state may be half changed, and retry with a new one after a backoff."""
         processor = self._processors.pop(run_id, None)
-        alone = None if processor is None else processor.alone
-        if self._suspicions.setdefault(run_id, Suspicion()).pass_failed(error, alone) and alone is not None:
+        suspicion = self._suspicions.setdefault(run_id, Suspicion())
+        replaced = suspicion.pass_failed(error, None if processor is None else processor.alone)
+        if replaced is not None:
             self._backoffs.pop(run_id, None)
-            kind = "report" if message_id(alone)[0] else "notice"
-            log.error("message_quarantined", run_id=run_id, kind=kind, id=alone.id, exc_info=error)
+            kind = "report" if message_id(replaced)[0] else "notice"
+            log.error("message_quarantined", run_id=run_id, kind=kind, id=replaced.id, exc_info=error)
         failures = self._backoffs[run_id].failures + 1 if run_id in self._backoffs else 1
         wait_seconds = min(BACKOFF_SECONDS * 2.0 ** min(failures - 1, 16), MAX_BACKOFF_SECONDS)
         self._backoffs[run_id] = RunBackoff(failures, now + wait_seconds)
