@@ -156,7 +156,7 @@ class Memory:
 def _attack(
     url: str, path: str, body: bytes, headers: dict[str, str], n: int, ready: Event, answers: SimpleQueue[Counter[str]]
 ) -> None:
-    """Attack from a process of its own, whose work does not delay the victim."""
+    """Attack from a separate process, whose work does not delay the victim."""
     statuses: Counter[str] = Counter()
     threads = [threading.Thread(target=_send, args=(url, path, body, headers, statuses)) for _ in range(n)]
     ready.wait()

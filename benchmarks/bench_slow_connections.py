@@ -87,17 +87,17 @@ def _attack(urls: Any, head: bytes, n: int, opened: Any) -> None:
                 line.close()
                 break
             line.setblocking(False)
-            selector.register(line, selectors.EVENT_READ)
+            selector.register(line, selectors.EVENT_READ, data=line)
             lines.add(line)
             opened.value += 1
-        ended = {key.fileobj for key, _ in selector.select(0.02)}
+        ended: set[socket.socket] = {key.data for key, _ in selector.select(0.02)}
         if time.monotonic() - beat > 1.0:
             beat = time.monotonic()
             ended |= {line for line in lines if not _drips(line)}
         for line in ended:
             selector.unregister(line)
-            line.close()  # type: ignore[union-attr]
-            lines.discard(line)  # type: ignore[arg-type]
+            line.close()
+            lines.discard(line)
 
 
 def _drips(line: socket.socket) -> bool:

@@ -131,7 +131,7 @@ def _process_faults(deployment: Deployment) -> dict[str, Fault]:
 
 
 def _attacks(deployment: Deployment) -> dict[str, Fault]:
-    """Return what another client may send: each is refused or stored, and delays nobody for long."""
+    """Return what another client may send: each is refused or stored, and delays no other client for long."""
     sent = {
         "costly bodies": _costly_bodies(deployment.url),
         "bare starts": _bare_starts(deployment.url),

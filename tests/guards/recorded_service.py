@@ -95,7 +95,7 @@ def _report(client: httpx.Client, url: str, stack: ExitStack, *, n_told: Callabl
             plain.log_scalars(
                 step, {"reward_mean": 0.5 - step / 100, "grad_norm": 1.0 + step % 3, "entropy": 2 - step / 20}
             )
-        # What is told of a run differs where it ends before its incident has been told.
+        # The notifications of a run differ where it ends before that of its incident is sent.
         _wait_for_step(client, SCALARS, 28)
         eventually(lambda: n_told() == N_NOTICES - 2)
     with suppress(MemoryError), monitor(CRASHED, owner="ana") as crashing:
@@ -106,7 +106,7 @@ def _report(client: httpx.Client, url: str, stack: ExitStack, *, n_told: Callabl
             lambda run=run: client.get(f"/api/v1/runs/{run}").json().get("state"), lambda now, state=state: now == state
         )
     eventually(lambda: n_told() == N_NOTICES)
-    # A summary that was made before the newest step is shown for so long, and made anew at the next reading.
+    # A summary older than the newest step is shown for this long, and made again at the next read.
     time.sleep(FRESH_SECONDS)
 
 

@@ -165,7 +165,7 @@ def list_deliveries(
 
 @deliveries_router.get("/receivers")
 def get_receivers(access: Reader, service: Service) -> ReceiversInfo:  # noqa: ARG001 - any reader
-    """Return the receivers of alerts, and whether alerts are known to reach nobody; checked once a minute."""
+    """Return the receivers of alerts, and why none of them delivers alerts, if that is known; checked once a minute."""
     return ReceiversInfo(names=service.settings.receivers, problem=service.delivery_check.problem or None)
 
 

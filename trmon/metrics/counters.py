@@ -124,7 +124,7 @@ class Counters:
         )
         self.loop_stalls = counter(
             "trmon_event_loop_stalls",
-            "Times when the service answered nobody for over 100 ms, because one request or the machine held it up.",
+            "Times when the event loop was blocked for over 100 ms, by one request or by the machine.",
         )
         self.redis_up = gauge("trmon_redis_up", "1 while this process receives change notices from Redis, else 0.")
         self.redis_failures = counter(

@@ -1,4 +1,4 @@
-// Whether alerts are known to reach nobody.
+// Whether no receiver is known to deliver alerts.
 
 import { get } from "./api.js";
 import { h } from "./dom.js";
