@@ -143,9 +143,7 @@ class Monitor:
 
         Args: step: by default that of the newest batch; in a run without batches, one more than the last call's.
         """
-        session = self._current_session()
-        if not self._is_closed:
-            session.error_guard.guard(lambda: session.log_scalars(step, values), otherwise=None)
+        self._send("log", lambda session: session.log_scalars(step, values))
 
     def pause(self, reason: str = "") -> None:
         """Report that the trainer pauses on purpose (evaluation, checkpoint) until it logs again."""

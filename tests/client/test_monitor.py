@@ -276,10 +276,11 @@ def test_calls_after_close_send_nothing_and_are_counted_and_said_once(
     capsys.readouterr()
     assert monitor.log_batch(step=1, **batch()).mask.all()
     monitor.log_scalars(1, {"lr": 1.0})
+    monitor.log({"lr": 1.0})
     monitor.pause("evaluation")
     monitor.close()
     assert len(spooled(tmp_path)) == n_spooled
-    assert monitor.error_guard.losses.snapshot() == {"closed": 3}
+    assert monitor.error_guard.losses.snapshot() == {"closed": 4}
     assert re.fullmatch(r"trmon: log_batch is called after close\(\), .* by the last policy\n", capsys.readouterr().err)
 
 
