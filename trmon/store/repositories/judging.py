@@ -10,18 +10,11 @@ from sqlalchemy import Double, cast, extract, func, select
 
 from trmon.store.database.engines import Engines
 from trmon.store.database.sqlite import beaten_at, record_beat, sqlite_file_of
+from trmon.store.repositories.run_snapshots import UNREAD, first_of_run
 from trmon.store.schema import tables
 
-_RUN, _STATE, _REPORT = tables.run.c, tables.run_state.c, tables.report.c
 # The first report after each frontier, by a covering index alone: the newest part of a backlog is not read.
-_FIRST = (
-    select(_REPORT.received_at)
-    .where(_REPORT.run_id == _RUN.id, _REPORT.id > func.coalesce(_STATE.report_id, 0))
-    .order_by(_REPORT.id)
-    .limit(1)
-    .correlate(tables.run, tables.run_state)
-    .scalar_subquery()
-)
+_FIRST = first_of_run(tables.report.c.received_at, UNREAD, tables.report.c.id)
 OLDEST_UNPROCESSED = select(func.min(_FIRST)).select_from(tables.run.outerjoin(tables.run_state))
 _NOW = cast(extract("epoch", func.clock_timestamp()), Double)
 

@@ -24,11 +24,12 @@ from trmon.store.writing.repository import Reader
 _RUN, _STATE, _REPORT, _NOTICE = tables.run.c, tables.run_state.c, tables.report.c, tables.notice.c
 _OLDEST, _NEWEST, _LATER = (tables.report.alias(name) for name in ("oldest", "newest", "later"))
 _OLDEST_NOTICE = tables.notice.alias("oldest_notice")
-_UNREAD = (_REPORT.run_id == _RUN.id) & (_REPORT.id > func.coalesce(_STATE.report_id, 0))
+UNREAD = (_REPORT.run_id == _RUN.id) & (_REPORT.id > func.coalesce(_STATE.report_id, 0))
+"""The reports of a run that a restart of its judging would read."""
 _UNREAD_NOTICE = (_NOTICE.run_id == _RUN.id) & (_NOTICE.id > func.coalesce(_STATE.notice_id, 0))
 
 
-def _first(column: Any, where: ColumnElement[bool], order: Any) -> Any:
+def first_of_run(column: Any, where: ColumnElement[bool], order: Any) -> Any:
     """Return a value of the first row that matches, of a run, its state and its oldest unread report."""
     found = select(column).where(where).order_by(order).limit(1)
     return found.correlate(tables.run, tables.run_state, _OLDEST).scalar_subquery()
@@ -40,7 +41,7 @@ def _is_after_oldest(report: Any) -> ColumnElement[bool]:
 
 # The oldest unread reports may be those of an open batch, which wait for the trainer: only the steps after it wait for
 # the worker. Runs without any leave after one look at the covering index.
-_SINCE = _first(
+_SINCE = first_of_run(
     _LATER.c.received_at,
     (_LATER.c.run_id == _RUN.id) & (_LATER.c.id > _OLDEST.c.id) & _is_after_oldest(_LATER),
     _LATER.c.id,
@@ -49,14 +50,14 @@ _WAITING_REPORTS = (
     select(_RUN.id, _NEWEST.c.step, _SINCE.label("since"))
     .select_from(
         tables.run.outerjoin(tables.run_state)
-        .join(_OLDEST, _OLDEST.c.id == _first(_REPORT.id, _UNREAD, _REPORT.id))
-        .join(_NEWEST, _NEWEST.c.id == _first(_REPORT.id, _REPORT.run_id == _RUN.id, _REPORT.id.desc()))
+        .join(_OLDEST, _OLDEST.c.id == first_of_run(_REPORT.id, UNREAD, _REPORT.id))
+        .join(_NEWEST, _NEWEST.c.id == first_of_run(_REPORT.id, _REPORT.run_id == _RUN.id, _REPORT.id.desc()))
     )
     .where(_is_after_oldest(_NEWEST))
 )
 _WAITING_NOTICES = select(_RUN.id, null().label("step"), _OLDEST_NOTICE.c.received_at.label("since")).select_from(
     tables.run.outerjoin(tables.run_state).join(
-        _OLDEST_NOTICE, _OLDEST_NOTICE.c.id == _first(_NOTICE.id, _UNREAD_NOTICE, _NOTICE.id)
+        _OLDEST_NOTICE, _OLDEST_NOTICE.c.id == first_of_run(_NOTICE.id, _UNREAD_NOTICE, _NOTICE.id)
     )
 )
 _OPEN = [AlertState.PENDING.value, AlertState.FIRING.value]
