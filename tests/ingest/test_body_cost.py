@@ -35,7 +35,7 @@ from trmon_client.core.policies.policy import preset
 ONE = "/api/v1/runs/math/grpo/reports"
 MSGPACK = {"Content-Type": wire.MSGPACK}
 GZIP = MSGPACK | {"Content-Encoding": "gzip"}
-READER = BodyReader(lambda _: preset("trm_auto"))
+READER = BodyReader(lambda _: preset("trm_auto"), is_cached=lambda _: True)
 
 
 def new_cost(*, max_held_bytes: int = 1 << 30) -> tuple[BodyCost, dict[str, int]]:

@@ -39,6 +39,11 @@ class CurrentPolicies:
         version, at = self._cached.get(run_id, (None, 0.0))
         return version if time.monotonic() - at < CACHE_SECONDS else None
 
+    def is_cached(self, key: RunKey) -> bool:
+        """Return whether the policy of a run is in the cache by its name; never waits for the store."""
+        run_id = self._ids.get(key)
+        return run_id is not None and self.cached(run_id) is not None
+
     def read(self, run_id: int) -> PolicyVersion:
         """Return the run's policy, from the store if it is not cached. Errors: NotFound."""
         version = self.cached(run_id)

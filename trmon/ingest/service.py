@@ -137,7 +137,7 @@ class IngestService:
     ) -> None:
         self._store = store
         self._quota_gate = quota_gate
-        self._reader = BodyReader(lambda key: policies.read_by_key(key).policy)
+        self._reader = BodyReader(lambda key: policies.read_by_key(key).policy, is_cached=policies.is_cached)
         self._batcher = Batcher(store.reports)
         self._acks = AckBuilder(store, policies=policies, view_cache=view_cache)
         self._counters = IngestCounters(counters)

@@ -97,14 +97,18 @@ class BodyReader:
     What takes longer than starting another thread is done by the threads of costly bodies, in the caller's turn.
     """
 
-    def __init__(self, policy_of: PolicyOf) -> None:
+    def __init__(self, policy_of: PolicyOf, *, is_cached: Callable[[RunKey], bool]) -> None:
         self._policy_of = policy_of
+        self._is_cached = is_cached
 
     async def read_message(self, body: Body, *, media_type: str, key: RunKey, cost: BodyCost) -> PreparedMessage:
         """Return the one message of a body. Errors: WireError, TooLarge, Overloaded."""
         message = await _decoded(body, wire.decode, media_type=media_type, cost=cost)
         (prepared,) = await _validated(
-            [message], lambda one: validate_message(one, key, policy_of=self._policy_of), cost=cost
+            [message],
+            lambda one: validate_message(one, key, policy_of=self._policy_of),
+            cost=cost,
+            waits=self._waits_for_policy(message, key),
         )
         return prepared
 
@@ -116,7 +120,16 @@ class BodyReader:
         Errors: WireError, TooLarge, Overloaded.
         """
         bundle = await _decoded(body, wire.decode_bundle, media_type=media_type, cost=cost)
-        return await _validated(bundle, lambda entry: self._validate(entry, access), cost=cost)
+        waits = any(
+            self._waits_for_policy(entry, RunKey(entry.project, entry.run))
+            for entry in bundle
+            if not isinstance(entry, wire.WireError)
+        )
+        return await _validated(bundle, lambda entry: self._validate(entry, access), cost=cost, waits=waits)
+
+    def _waits_for_policy(self, message: wire.Message, key: RunKey) -> bool:
+        """Return whether validating needs the run's policy, which has to be read from the database."""
+        return isinstance(message, wire.Report) and message.accepted is None and not self._is_cached(key)
 
     def _validate(self, entry: wire.Message | wire.WireError, access: Access) -> PreparedMessage | Refusal:
         if isinstance(entry, wire.WireError):
@@ -147,11 +160,14 @@ async def _decoded(body: Body, decode: Callable[..., Decoded], *, media_type: st
 
 
 async def _validated(
-    entries: Sequence[Entry], validate: Callable[[Entry], Validated], *, cost: BodyCost
+    entries: Sequence[Entry], validate: Callable[[Entry], Validated], *, cost: BodyCost, waits: bool
 ) -> list[Validated]:
-    """Validate messages, in pieces if their columns are large; each reserves the memory that it unpacks them into."""
+    """Validate messages, by a thread if one waits or their columns are large.
+
+    Large ones are validated in pieces, each of which reserves the memory that it unpacks them into.
+    """
     sizes = [_unpacked_bytes(entry) for entry in entries]
-    if sum(sizes) <= INLINE_UNPACKED_BYTES and not any(map(_needs_policy, entries)):
+    if sum(sizes) <= INLINE_UNPACKED_BYTES and not waits:
         return list(map(validate, entries))
     found: list[Validated] = []
     while len(found) < len(entries):
@@ -167,11 +183,6 @@ async def _validated(
         cost.count(n_bytes=n_bytes)
         found += await cost.run(partial(validate_piece, entries[start:end], n_bytes))
     return found
-
-
-def _needs_policy(entry: object) -> bool:
-    """Return whether validating needs the run's policy, which may have to be read from the database."""
-    return isinstance(entry, wire.Report) and entry.accepted is None
 
 
 def _unpacked_bytes(entry: object) -> int:
