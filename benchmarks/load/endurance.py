@@ -1,4 +1,4 @@
-"""Sends many small reports as fast as they are acknowledged, and watches that the service stays as it is."""
+"""Sends many small reports, and watches that the service stays as it is."""
 
 from __future__ import annotations
 
@@ -46,13 +46,10 @@ class ServiceSample:
     per_second: float = float("nan")
 
 
-def endure(console: Console, *, n_reports: int, seconds: float, plot: Path | None) -> None:
-    """Send the reports, print a table and write a plot. Errors: AssertionError if a report is lost or doubled.
-
-    Args: seconds: no report is sent after this time.
-    """
+def endure(console: Console, *, n_reports: int, pace: Pace, plot: Path | None) -> None:
+    """Send the reports, print a table and write a plot. Errors: AssertionError if a report is lost or doubled."""
     with tempfile.TemporaryDirectory() as folder:
-        samples, sent = watched(Path(folder), n_reports=n_reports, seconds=seconds)
+        samples, sent = watched(Path(folder), n_reports=n_reports, pace=pace)
     table = Table("reports", "memory MiB", "handles", "threads", "ack p50 ms", "p99 ms", "reports/s", box=MARKDOWN)
     for sample in samples[:: max(len(samples) // N_ROWS, 1)]:
         table.add_row(
@@ -70,11 +67,10 @@ def endure(console: Console, *, n_reports: int, seconds: float, plot: Path | Non
         write_plot(samples, plot)
 
 
-def watched(folder: Path, *, n_reports: int, seconds: float) -> tuple[list[ServiceSample], Sent]:
+def watched(folder: Path, *, n_reports: int, pace: Pace) -> tuple[list[ServiceSample], Sent]:
     """Send the reports to a new service, and return a sample after each hundredth of them, and what was sent."""
     steps = range(n_reports // (WORKLOAD.n_runs * WORKLOAD.n_ranks))
     with embedded(folder) as deployment:
-        pace = Pace(seconds=seconds)
         senders = Senders(lambda: deployment.url, WORKLOAD, n_connections=CONNECTIONS, pace=pace, steps=steps)
         senders.start()
         samples = []

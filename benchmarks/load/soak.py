@@ -1,7 +1,7 @@
 """Causes faults under load at random moments; verifies that nothing is lost, doubled, missing or repeated.
 
 PYTHONPATH=. python -m benchmarks.load.soak [--rounds 20] [--seed 0] [--fleet] [--faults SIGKILL,clock]
-PYTHONPATH=. python -m benchmarks.load.soak --reports 1000000 [--plot docs/million-reports.svg]
+PYTHONPATH=. python -m benchmarks.load.soak --reports 1000000 [--per-second 50] [--plot docs/million-reports.svg]
 """
 
 from __future__ import annotations
@@ -229,7 +229,8 @@ def main() -> None:
     given = _arguments()
     console = Console(width=160)
     if given.reports:
-        endure(console, n_reports=given.reports, seconds=given.minutes * 60, plot=given.plot)
+        pace = Pace(seconds=given.minutes * 60, per_second=given.per_second)
+        endure(console, n_reports=given.reports, pace=pace, plot=given.plot)
         return
     make_target = fleet_target if given.fleet else embedded_target
     with (
@@ -242,7 +243,7 @@ def main() -> None:
             faults=tuple(wanted),
             n_rounds=min(given.rounds, MAX_ROUNDS),
             seconds=given.minutes * 60,
-            per_second=given.per_second,
+            per_second=given.per_second or PER_SECOND,
             seed=given.seed,
         )
         result = soak(target, pager, plan)
@@ -256,7 +257,8 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=20, help=f"number of times of each fault, at most {MAX_ROUNDS}")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--minutes", type=float, default=60.0, help="no further round begins after this time")
-    parser.add_argument("--per-second", type=float, default=PER_SECOND, help="number of reports per second")
+    pace = f"number of reports per second; without it {PER_SECOND:.0f}, with --reports as fast as acknowledged"
+    parser.add_argument("--per-second", type=float, help=pace)
     parser.add_argument("--clock", action="store_true", help="jumps of the clock instead; needs libfaketime")
     parser.add_argument("--fleet", action="store_true", help="two replicas and two workers on PostgreSQL and Redis")
     parser.add_argument("--faults", default="", help="only faults whose names contain one of these, comma-separated")
