@@ -28,6 +28,7 @@ from dashboards.source.panels import (
     timeline,
 )
 from dashboards.source.promql import or_zero, per_run, runs, several_runs
+from trmon.domain.health.judgement import NEEDS_YOU, TO_WATCH
 
 STATE = per_run(runs("trmon_run_state"), "state")
 NOW = per_run(runs("trmon_run_verdict", need="now"))
@@ -157,13 +158,13 @@ def _numbers() -> list[stat.Panel]:
         number(
             "To act on",
             "Runs whose verdict is to be investigated now: a page, a crash or a stall that is not acknowledged.",
-            or_zero(f"count({NOW})"),
+            or_zero(f"count({per_run(runs('trmon_run_verdict', counts_as=NEEDS_YOU))})"),
             steps=SOMEBODY,
         ),
         number(
             "To watch",
-            "Runs whose verdict is to be investigated soon: a warning or a finding.",
-            or_zero(f"count({SOON} unless {NOW})"),
+            "Runs that train and are to be investigated soon: a warning or a finding.",
+            or_zero(f"count({per_run(runs('trmon_run_verdict', counts_as=TO_WATCH))} unless {NOW})"),
             steps=SOMETIME,
         ),
         number(

@@ -160,8 +160,8 @@ def _numbers() -> list[stat.Panel]:
     return [
         number("State", "State of the run.", " or ".join(states), steps=colors, width=3, meanings=RUNNING),
         number("Step", "Newest closed step.", per_run(run("trmon_step")), width=3),
-        _count("Pages", "Alerts of severity page that fire.", severity="page", color=ACT),
-        _count("Warnings", "Alerts of severity warn that fire.", severity="warn", color=WATCH),
+        _count("Pages", "Alerts of severity page that fire; an incident counts once.", severity="page", color=ACT),
+        _count("Warnings", "Alerts of severity warn that fire; an incident counts once.", severity="warn", color=WATCH),
         number(
             "Rejected",
             "Share of the newest step's sequences that the active policy rejects, or would reject in observe mode.",
@@ -177,7 +177,7 @@ def _numbers() -> list[stat.Panel]:
 
 
 def _count(title: str, about: str, *, severity: str, color: str) -> stat.Panel:
-    firing = or_zero(f"sum({per_run(run('trmon_alert_active', severity=severity), 'rule')})")
+    firing = or_zero(per_run(run("trmon_run_alerts", severity=severity)))
     return number(title, about, firing, steps=[(None, HEALTHY), (1, color)], width=3)
 
 

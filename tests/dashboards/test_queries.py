@@ -68,9 +68,9 @@ def test_the_top_row_has_values_for_the_healthy_and_the_ill_run(watched: Watched
     [verdict] = values["Verdict"]
     assert float(verdict["value"][1]) == (2 if run == "ill" else 0)
     assert bool(verdict["metric"].get("cause")) is (run == "ill")
-    [state], [warnings] = values["State"], values["Warnings"]
+    [state], [pages], [warnings] = (values[title] for title in ("State", "Pages", "Warnings"))
     assert state["value"][1] == "0"
-    assert (float(warnings["value"][1]) > 0) is (run == "ill")
+    assert (pages["value"][1], warnings["value"][1]) == ("1" if run == "ill" else "0", "0")  # one illness, one alert
 
 
 def test_the_fleet_shows_which_runs_need_attention(watched: Watched) -> None:

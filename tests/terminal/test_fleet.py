@@ -81,7 +81,7 @@ ANSWERS = [
     (
         "runs that ended ill, today and long ago",
         [a_run(VerdictKind.ENDED_ILL), a_run(VerdictKind.ENDED_ILL, need=Urgency.NONE)],
-        "no run needs you, 1 to watch, 1 ended ill",
+        "no run needs you, 2 ended ill",
     ),
     (
         "a value outside its range, also in the first steps",
@@ -91,7 +91,7 @@ ANSWERS = [
     (
         "what could be measured is clean",
         [a_run(VerdictKind.NO_DRIFT_FOUND), a_run(VerdictKind.TRAINING_HEALTHY)],
-        "no run needs you, 1 training healthy, 1 no drift found",
+        "no run needs you, 1 no drift found, 1 training healthy",
     ),
     (
         "kinds of a newer service",

@@ -20,6 +20,7 @@ from trmon.domain.errors import InvalidInput
 from trmon.domain.findings.catalogue import builtin_catalogue
 from trmon.domain.findings.verdict import Judgement
 from trmon.domain.health.judgement import Backlog
+from trmon.domain.health.problems import cause_of, title_of_alert
 from trmon.domain.health.run_summary import DIGITS, RunSummary
 from trmon.domain.runs.run import Run
 from trmon.fleet.verdicts import judged_run
@@ -143,12 +144,17 @@ def _run_status(
         warnings=[warning.text for warning in run.warnings],
         judged_step=judgement.place.step if judgement else None,
         behind=behind_info(backlog, judgement, now=now),
-        verdict=VerdictInfo.from_fields(judged.verdict, need=judged.need),
+        verdict=VerdictInfo.from_fields(judged.verdict, need=judged.need, counts_as=judged.counts_as),
         incident=newest_incident_info(incident, run),
         alerts=[
-            OpenAlertInfo.from_fields(listed.alert, acked_by=listed.ack.author if listed.ack else None)
-            for listed in alerts
-            if not listed.alert.is_incident
+            OpenAlertInfo.from_fields(
+                one.alert,
+                rule=cause_of(one.alert),
+                title=title_of_alert(one.alert),
+                step=one.alert.since_step,
+                acked_by=one.ack.author if one.ack else None,
+            )
+            for one in judged.alerts
         ],
         mask_rate=summary.mask_rate if summary else None,
         collapse_risk=fleet_risk_info(risk, is_past=is_past_collapse(run, judgement)),

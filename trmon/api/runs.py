@@ -25,8 +25,9 @@ from trmon.domain.access import Access
 from trmon.domain.alerts.alert import AlertState
 from trmon.domain.alerts.owner_change import OwnerChange
 from trmon.domain.errors import InvalidInput, NotFound
+from trmon.domain.health.problems import cause_of
 from trmon.domain.identity import RunKey, checked_name
-from trmon.domain.pipeline.run_update import RunView
+from trmon.domain.incidents.incident import leading_alerts
 from trmon.domain.runs.run import Run, RunState
 from trmon.notify.registry import routes_of
 from trmon_client.api.alerts import AlertInfo
@@ -98,7 +99,7 @@ def get_run(key: Named, access: Reader, service: Service, include: Include = Non
         raise InvalidInput("include", f"{unknown[0]!r:.64} is not a part of a run; these are: {', '.join(PARTS)}")
     [status] = fleet_responses(service, [run], access=access)
     return RunDetails.from_fields(
-        _run_info(run, service.view_cache.get(run.id), incident=status.incident),
+        _run_info(run, service, incident=status.incident),
         status=status,
         **{name: PARTS[name](key, access, service) for name in wanted},
     )
@@ -155,20 +156,19 @@ def _owner_change(service: Components) -> OwnerChange:
 
 def _responses(service: Components, runs: Sequence[Run], *, access: Access) -> list[RunInfo]:
     incidents = service.store.alerts.newest_incidents([run.id for run in runs], access=access)
-    return [
-        _run_info(run, service.view_cache.get(run.id), incident=newest_incident_info(incidents.get(run.id), run))
-        for run in runs
-    ]
+    return [_run_info(run, service, incident=newest_incident_info(incidents.get(run.id), run)) for run in runs]
 
 
-def _run_info(run: Run, view: RunView | None, *, incident: IncidentInfo | None) -> RunInfo:
+def _run_info(run: Run, service: Components, *, incident: IncidentInfo | None) -> RunInfo:
+    view = service.view_cache.get(run.id)
     firing = [alert for alert in view.alerts if alert.state is AlertState.FIRING] if view else []
+    leading = leading_alerts(firing, health_rules=service.rules.health_rules())
     return RunInfo.from_fields(
         run,
         project=run.key.project,
         run=run.key.run,
         mask_rate=view.signals.get("mask_rate") if view else None,
-        firing=[alert.rule for alert in firing if not alert.is_incident],
+        firing=[cause_of(alert) for alert in leading],
         incident=incident,
         end=run.ending if run.state.ended else None,
     )

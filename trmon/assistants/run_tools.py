@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
 
@@ -21,7 +20,7 @@ from trmon.assistants.answers import (
     taken,
     written_time,
 )
-from trmon.terminal.fleet import FleetView, fetch_fleet
+from trmon.terminal.fleet import FleetView, fetch_fleet, run_counts
 from trmon_client.api import AlertInfo, ComparedRun, NoteInfo, Service
 from trmon_client.api.runs import RunEndInfo
 
@@ -54,7 +53,7 @@ def list_runs_tool(
             }
             for run in matching[:limit]
         ],
-        "by_need": dict(Counter(run.verdict.need for run in found)),
+        "counts": run_counts(found),
         "left_out": max(len(matching) - limit, 0) or None,
     }
 

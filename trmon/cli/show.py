@@ -129,7 +129,7 @@ def _about(run: RunStatus, *, now: float) -> str:
 def _alert(alert: OpenAlertInfo) -> Text:
     taken = f", acknowledged by {alert.acked_by}" if alert.acked_by else ""
     style = OF_SEVERITY.get(alert.severity, "")
-    return Text(f"{alert.severity}: {alert.rule} since step {alert.step}{taken}", style=style)
+    return Text(f"{alert.severity}: {alert.title or alert.rule} since step {alert.step}{taken}", style=style)
 
 
 def signal_course_table(

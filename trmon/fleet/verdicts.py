@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from trmon.domain.access import Access
 from trmon.domain.alerts.alert import ListedAlert
 from trmon.domain.findings.verdict import Judgement
-from trmon.domain.health.judgement import RunVerdict, Urgency
+from trmon.domain.health.judgement import RunVerdict, Urgency, counted_as
 from trmon.domain.health.verdict import VerdictInputs, urgency_of, verdict_of
-from trmon.domain.incidents.incident import Incident, notifying_alerts
+from trmon.domain.incidents.incident import Incident, leading_alerts
 from trmon.domain.pipeline.run_update import RunView
 from trmon.domain.runs.run import Run
 from trmon.store import Store
@@ -18,12 +18,21 @@ from trmon.store import Store
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedRun:
-    """The verdict on a run, how soon to investigate it, and its incident, if one is open or stood at its end."""
+    """The verdict on a run, how soon to investigate it, and its incident, if one is open or stood at its end.
+
+    `alerts` are the firing alerts that count: an open incident once, without the alerts that joined it.
+    """
 
     verdict: RunVerdict
     need: Urgency
     incident: Incident | None = None
     is_acked: bool = False
+    alerts: tuple[ListedAlert, ...] = ()
+
+    @property
+    def counts_as(self) -> str:
+        """The words under which the run is counted."""
+        return counted_as(self.verdict.kind.value, self.need.value)
 
     @property
     def since_step(self) -> int | None:
@@ -76,13 +85,14 @@ def judged_run(
         expected_step_seconds=expected_step_seconds,
     )
     verdict = verdict_of(inputs, now=now)
-    notifying = notifying_alerts(inputs.alerts, health_rules=health_rules)
+    leading = leading_alerts(inputs.alerts, health_rules=health_rules)
     acked = frozenset(listed.alert.episode for listed in firing if listed.ack is not None)
     return JudgedRun(
         verdict=verdict,
-        need=urgency_of(verdict, alerts=notifying, acked=acked),
+        need=urgency_of(verdict, alerts=leading, acked=acked),
         incident=inputs.standing_incident,
         is_acked=newest is not None and newest.ack is not None,
+        alerts=tuple(listed for listed in firing if listed.alert in leading),
     )
 
 

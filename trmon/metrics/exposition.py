@@ -58,7 +58,9 @@ FIXED_HELP: dict[str, str] = {
     "trmon_incident_since_step": "Step at which the open incident of the run began; absent if none is open.",
     "trmon_incident_state": "1 for the state of the run's incident: open, acknowledged, or ended with the run.",
     "trmon_run_state": "1 for the run's state.",
-    "trmon_run_verdict": "1 for the run's verdict, how soon to investigate it (need), and what leads it (cause).",
+    "trmon_run_verdict": "1 for the run's verdict, how soon to investigate it (need), what leads it (cause), and under "
+    "which words the run is counted (counts_as).",
+    "trmon_run_alerts": "Alerts that fire on the run; an open incident counts once, with all that joined it.",
     "trmon_run_since_step": "Step at which began what the verdict names; absent without a problem.",
     "trmon_run_last_good_step": "Last good step before the incident; absent without one, or if it began with the run.",
     "trmon_last_report_timestamp_seconds": "When the run's newest report was received, on the service's clock.",

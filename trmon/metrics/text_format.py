@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 
@@ -76,8 +77,11 @@ def alert_lines(rules: Iterable[Rule], firing: Mapping[str, Severity]) -> str:
 def verdict_lines(judged: JudgedRun, *, project: str, run: str) -> Iterator[tuple[str, str]]:
     """Yield metrics and their lines of a run's verdict: its cause and steps, and the state of its incident."""
     own, verdict = {"project": project, "run": run}, judged.verdict
-    of_verdict = {"verdict": verdict.kind.value, "need": judged.need.value, "cause": verdict.cause}
+    of_verdict = {"verdict": verdict.kind.value, "need": judged.need.value, "counts_as": judged.counts_as}
+    of_verdict["cause"] = verdict.cause
     yield "trmon_run_verdict", sample_line("trmon_run_verdict", own | of_verdict, 1.0)
+    for severity, n in Counter(listed.alert.severity for listed in judged.alerts).items():
+        yield "trmon_run_alerts", sample_line("trmon_run_alerts", own | {"severity": severity.value}, n)
     if verdict.cause and verdict.since_step is not None:
         yield "trmon_run_since_step", sample_line("trmon_run_since_step", own, verdict.since_step)
     if judged.incident is None:

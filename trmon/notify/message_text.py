@@ -84,7 +84,9 @@ def message_text(notifications: Sequence[Notification]) -> MessageText:
         subject=f"[{status}] {run.project}/{run.run}: {', '.join(causes)}",
         alerts=alerts,
         note=f"Also firing: {', '.join(names)}" if names else None,
-        link=None if newest.url is None else Link(text=f"{newest.run.run} at step {newest.step}", url=newest.url),
+        link=None
+        if newest.url is None
+        else Link(text=f"{newest.run.run} at step {newest.alert.since_step}", url=newest.url),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
@@ -12,7 +12,7 @@ from rich.console import Console, Group, JustifyMethod, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from trmon.domain.health.judgement import Urgency, VerdictKind
+from trmon.domain.health.judgement import NEEDS_YOU, Urgency, VerdictKind, counted_as
 from trmon.terminal.text import (
     OF_SEVERITY,
     cut_middle,
@@ -81,13 +81,6 @@ NAME_SHARE, NAME_WIDTH = 4, 40
 """Names have this part of a terminal's columns, and at most so many."""
 WHOLE_FLEET = FleetView()
 NEEDS, KINDS = [need.value for need in Urgency], [kind.value for kind in VerdictKind]
-ENDED_ILL = VerdictKind.ENDED_ILL.value
-ILL = frozenset(kind.value for kind in (VerdictKind.ACT, VerdictKind.CRASHED, VerdictKind.STALLED, VerdictKind.WATCH))
-CALM = (
-    *(VerdictKind.HEALTHY.value, VerdictKind.TRAINING_HEALTHY.value, VerdictKind.NO_DRIFT_FOUND.value),
-    *(VerdictKind.TOO_FEW_ROWS.value, VerdictKind.LEARNT_NOTHING.value, VerdictKind.OUTSIDE.value),
-    *(VerdictKind.UNKNOWN.value, VerdictKind.FINISHED.value),
-)
 
 
 def fetch_fleet(service: Service, *, project: str | None) -> list[RunStatus]:
@@ -143,19 +136,16 @@ def fleet_summary_line(runs: Sequence[RunStatus]) -> str:
     """Return the summary line that the page shows too, e.g. `1 run needs you, 2 to watch, 14 healthy`."""
     if not runs:
         return "no runs yet: a trainer's first report creates one"
-    needs = Counter[str](run.verdict.need for run in runs)
-    kinds = Counter[str](run.verdict.kind for run in runs if run.verdict.need == Urgency.NONE.value)
-    of_newer_services = sorted(kind for kind in kinds if kind not in KINDS)
-    now = needs[Urgency.NOW.value]
-    counted = {
-        "to watch": needs[Urgency.SOON.value],
-        "acknowledged": sum(n for kind, n in kinds.items() if kind in ILL),
-        "ended ill": kinds[ENDED_ILL],
-        **{kind_words(kind): kinds[kind] for kind in CALM},
-        **{kind_words(kind): kinds[kind] for kind in of_newer_services},
-    }
-    first = f"{now} {'run needs' if now == 1 else 'runs need'} you" if now else "no run needs you"
-    return ", ".join([first, *(f"{n:,} {what}" for what, n in counted.items() if n)])
+    counts = run_counts(runs)
+    now = counts.pop(NEEDS_YOU, 0)
+    first = f"{now:,} {'run needs' if now == 1 else 'runs need'} you" if now else "no run needs you"
+    return ", ".join([first, *(f"{n:,} {words}" for words, n in counts.items())])
+
+
+def run_counts(runs: Iterable[RunStatus]) -> dict[str, int]:
+    """Return how many runs count under which words, in the order of urgency; an older service names no words."""
+    ordered = (run.verdict for run in sorted(runs, key=urgency_order))
+    return dict(Counter(verdict.counts_as or counted_as(verdict.kind, verdict.need) for verdict in ordered))
 
 
 def _table(runs: Sequence[RunStatus], *, console: Console, now: float) -> Table:
@@ -170,13 +160,13 @@ def _table(runs: Sequence[RunStatus], *, console: Console, now: float) -> Table:
         table.add_column(name, justify=justify, no_wrap=True)
     table.add_column("seen", justify="right", no_wrap=True)
     for run in runs:
-        open_alerts = [alert for alert in run.alerts if alert.acked_by is None]
-        worst = next((severity for severity in OF_SEVERITY if any(a.severity == severity for a in open_alerts)), None)
+        unacked = {alert.severity for alert in run.alerts if alert.acked_by is None}
+        worst = next((severity for severity in OF_SEVERITY if severity in unacked), None)
         drawn: dict[str, RenderableType] = {
             "reward": _drawn(run.reward, console),
             "KL": _drawn(run.kl, console),
             "masked": percent_text(run.mask_rate),
-            "alerts": Text(str(len(open_alerts)), style=OF_SEVERITY[worst] if worst else ""),
+            "alerts": Text(str(len(run.alerts)), style=OF_SEVERITY[worst] if worst else ""),
         }
         step = "-" if run.step is None else f"{run.step:,}"
         verdict = status_line(run)

@@ -29,14 +29,16 @@ class VerdictInfo(AnswerInfo, frozen=True, kw_only=True):
     why: str
     since_step: int | None
     todo: Annotated[str | None, says("The first thing to do; null if no action is needed.")]
+    counts_as: Annotated[str, says("The words under which the run is counted, such as `needs you`, `to watch`.")] = ""
 
 
 class OpenAlertInfo(AnswerInfo, frozen=True, kw_only=True):
-    """A firing alert of a run, and who acknowledged it."""
+    """A firing alert of a run, or its open incident, and who acknowledged it."""
 
-    rule: str
+    rule: Annotated[str, says("The rule; of an incident, its cause.")]
+    title: Annotated[str, says("The same in words.")] = ""
     severity: Severity
-    step: int
+    step: Annotated[int, says("Where it began.")]
     acked_by: str | None
 
 
@@ -81,7 +83,7 @@ class RunStatus(NamedRun, frozen=True, kw_only=True):
     verdict: VerdictInfo
     incident: Annotated[IncidentInfo | None, says("The newest incident; null without one.")] = None
     alerts: Annotated[
-        tuple[OpenAlertInfo, ...], says("The firing alerts; those of health are symptoms of an incident.")
+        tuple[OpenAlertInfo, ...], says("The firing alerts; an open incident is one, with all that joined it.")
     ]
     mask_rate: Annotated[ApiNumber | None, says("At the newest step.")]
     collapse_risk: Annotated[FleetRiskInfo | None, says("At the newest step; null in the first 30 steps.")] = None
@@ -136,7 +138,7 @@ class RunInfo(NamedRun, frozen=True, kw_only=True):
     last_step: int | None
     archived: bool
     mask_rate: Annotated[ApiNumber | None, says("At the newest step; null for an inactive run.")]
-    firing: Annotated[tuple[str, ...], says("The rules whose alerts fire on the run.")]
+    firing: Annotated[tuple[str, ...], says("The rules whose alerts fire on the run; of an incident, its cause.")]
     incident: Annotated[IncidentInfo | None, says("The newest incident; null without one.")] = None
     end: Annotated[RunEndInfo | None, says("Null while the run continues, and where no exit was seen.")]
     end_phrase: Annotated[str | None, says("How the run ended in a few words, or that no exit was seen.")]

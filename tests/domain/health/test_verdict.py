@@ -23,7 +23,7 @@ from trmon.domain.incidents.incident import (
     TITLE_LABEL,
     Incident,
     incident_identity,
-    notifying_alerts,
+    leading_alerts,
 )
 from trmon.domain.runs.run import Run, RunEnding, RunState
 from trmon.domain.severity import Severity
@@ -358,11 +358,11 @@ def test_a_run_whose_alerts_are_all_acknowledged_is_not_urgent() -> None:
 
 def test_an_acknowledged_incident_stands_for_its_symptoms() -> None:
     verdict = verdict_on(RUN, COLLAPSE, SYMPTOM, incident=COLLAPSE)
-    notifying = notifying_alerts([COLLAPSE, SYMPTOM, DUPLICATES], health_rules=frozenset({"mask_rate"}))
-    assert notifying == [COLLAPSE, DUPLICATES]
+    leading = leading_alerts([COLLAPSE, SYMPTOM, DUPLICATES], health_rules=frozenset({"mask_rate"}))
+    assert leading == [COLLAPSE, DUPLICATES]
     acked = frozenset({COLLAPSE.episode})
-    assert urgency_of(verdict, alerts=notifying, acked=acked) is Urgency.NOW
-    assert urgency_of(verdict, alerts=notifying[:1], acked=acked) is Urgency.NONE
+    assert urgency_of(verdict, alerts=leading, acked=acked) is Urgency.NOW
+    assert urgency_of(verdict, alerts=leading[:1], acked=acked) is Urgency.NONE
 
 
 def test_a_run_that_ended_ill_is_to_be_investigated_for_a_day() -> None:

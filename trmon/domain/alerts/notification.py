@@ -144,7 +144,7 @@ def build_notification(
         step=event.step,
         update=event.update,
         runbook=alert.runbook,
-        url=step_url(run, event.step, public_url=public_url),
+        url=step_url(run, alert.since_step, public_url=public_url),
     )
 
 

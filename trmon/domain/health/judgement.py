@@ -72,6 +72,27 @@ class RunVerdict:
         return Urgency.NONE if self.is_calm else self.kind.urgency
 
 
+NEEDS_YOU, TO_WATCH, ACKNOWLEDGED = "needs you", "to watch", "acknowledged"
+
+
+def counted_as(kind: str, need: str) -> str:
+    """Return the words under which a run is counted, the same wherever runs are; a finished run is never to watch.
+
+    Args: kind, need: values of VerdictKind and Urgency, also those of another version.
+    """
+    is_ill = kind in (
+        VerdictKind.ACT.value,
+        VerdictKind.CRASHED.value,
+        VerdictKind.STALLED.value,
+        VerdictKind.WATCH.value,
+    )
+    if need == Urgency.NOW.value:
+        return NEEDS_YOU
+    if need == Urgency.SOON.value and kind not in (VerdictKind.ENDED_ILL.value, VerdictKind.FINISHED.value):
+        return TO_WATCH
+    return ACKNOWLEDGED if is_ill else kind.replace("_", " ")
+
+
 def verdict_words(kind: str, why: str) -> str:
     """Return a verdict in one line. Args: kind: in words; why: a phrase, or a remark in parentheses."""
     joint = " " if why.startswith("(") else ": "

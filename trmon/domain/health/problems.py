@@ -42,6 +42,11 @@ def title_of_alert(alert: Alert) -> str:
     return Incident(alert=alert).title if alert.is_incident else title_of_rule(alert.rule)
 
 
+def cause_of(alert: Alert) -> str:
+    """Return the rule of an alert; of an incident, the finding or rule that leads it."""
+    return Incident(alert=alert).cause if alert.is_incident else alert.rule
+
+
 def title_of_rule(name: str) -> str:
     """Return what a rule is called: the title of the finding that it is, else its name in words."""
     spec = builtin_catalogue().by_id.get(name)

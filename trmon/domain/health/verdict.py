@@ -108,7 +108,7 @@ def _verdict_of(inputs: VerdictInputs, *, now: float) -> RunVerdict:
 
 def urgency_of(verdict: RunVerdict, *, alerts: Sequence[Alert], acked: frozenset[str]) -> Urgency:
     """Return how soon to investigate a run; not at all once all its firing alerts that notify are acknowledged."""
-    firing = [alert for alert in alerts if alert.state is AlertState.FIRING]
+    firing = [one for one in alerts if one.state is AlertState.FIRING and one.severity is not Severity.INFO]
     all_acked = bool(firing) and all(alert.episode in acked for alert in firing)
     return Urgency.NONE if all_acked else verdict.urgency
 

@@ -91,10 +91,14 @@ def how_run_ends(judgement: Judgement | None, *, severity: Severity) -> str:
     return ENDED_ILL if severity is Severity.PAGE and not is_at_top else OPEN_WARNING
 
 
-def notifying_alerts(firing: Sequence[Alert], *, health_rules: Collection[str]) -> list[Alert]:
-    """Return the firing alerts of a run that notify: an open incident stands for the alerts of health."""
-    has_incident = any(alert.is_incident for alert in firing)
-    return [alert for alert in firing if not has_incident or alert.rule not in health_rules]
+def leading_alerts(firing: Sequence[Alert], *, health_rules: Collection[str]) -> list[Alert]:
+    """Return the firing alerts of a run that count and notify: an open incident stands for those that joined it."""
+    incidents = [alert for alert in firing if alert.is_incident]
+    return [
+        alert
+        for alert in firing
+        if alert.is_incident or not any(is_member(alert, one, health_rules=health_rules) for one in incidents)
+    ]
 
 
 def is_member(alert: Alert, incident: Alert, *, health_rules: Collection[str]) -> bool:

@@ -9,13 +9,14 @@ const KINDS = [
   ...["finished", "healthy", "training_healthy", "no_drift_found", "too_few_rows_to_judge", "unknown"],
   ...["has_learnt_nothing_yet", "outside_the_healthy_range", "ended_ill", "watch", "stalled", "crashed", "act"],
 ];
+const urgency = ({ verdict }) => NEEDS.indexOf(verdict.need) * KINDS.length + KINDS.indexOf(verdict.kind);
 const last = (line) => line?.values.findLast((value) => value !== null) ?? null;
 
 /** The columns: `key` is what a column sorts by, null last; `isDown` where the first click puts the largest first. */
 export const COLUMNS = [
   {
     name: "verdict",
-    key: (run) => NEEDS.indexOf(run.verdict.need) * 10 + KINDS.indexOf(run.verdict.kind),
+    key: urgency,
     isDown: true,
   },
   { name: "run", key: (run) => `${run.project}/${run.run}`, isDown: false },
@@ -112,12 +113,11 @@ function course(line, what, height) {
   return h("span", { class: "course" }, sparkline(line.values, label, height), h("span", { class: "number" }, now));
 }
 
-/** The number of firing alerts, and who acknowledged them or the incident that they joined. */
-function alerts({ alerts: open, incident }) {
-  if (!open.length && incident?.state !== "firing") return h("span", { class: "quiet" }, "0");
-  const authors = [incident?.state === "firing" && incident.acked_by, ...open.map((alert) => alert.acked_by)];
-  const taken = [...new Set(authors.filter(Boolean))];
-  const title = open.map((alert) => `${alert.rule} (${alert.severity}) since step ${alert.step}`).join("\n");
+/** The number of firing alerts, an incident being one, and who acknowledged them. */
+function alerts({ alerts: open }) {
+  if (!open.length) return h("span", { class: "quiet" }, "0");
+  const taken = [...new Set(open.map((alert) => alert.acked_by).filter(Boolean))];
+  const title = open.map((alert) => `${alert.title} (${alert.severity}) since step ${step(alert.step)}`).join("\n");
   return h(
     "span",
     { title: [title, ...taken].filter(Boolean).join("\n"), class: "oneline" },
@@ -228,28 +228,13 @@ function grouped(runs, names) {
   return groups;
 }
 
-const QUIET = [
-  ...["ended_ill", "healthy", "no_drift_found", "training_healthy", "outside_the_healthy_range", "has_learnt_nothing_yet"],
-  ...["too_few_rows_to_judge", "unknown", "finished"],
-];
-
-/** e.g. "1 run needs you, 2 to watch, 14 healthy". */
+/** e.g. "1 run needs you, 2 to watch, 14 healthy": the service says under which words each run counts. */
 export function answer(runs) {
-  const count = (test) => runs.filter(test).length;
-  const now = count((run) => run.verdict.need === "now");
-  const taken = count(
-    (run) => run.verdict.need === "none" && ["act", "watch", "crashed", "stalled"].includes(run.verdict.kind),
-  );
-  const parts = [
-    now ? `${plural(now, "run")} ${now === 1 ? "needs" : "need"} you` : "No run needs you",
-    part(
-      count((run) => run.verdict.need === "soon"),
-      "to watch",
-    ),
-    part(taken, "acknowledged"),
-    ...QUIET.map((kind) => part(count((run) => run.verdict.need === "none" && run.verdict.kind === kind), kind.replaceAll("_", " "))),
-  ];
-  return parts.filter(Boolean).join(", ");
+  const byWords = Map.groupBy(runs.toSorted((a, b) => urgency(b) - urgency(a)), (run) => run.verdict.counts_as);
+  const { length: now } = runs.filter((run) => run.verdict.need === "now");
+  const others = [...byWords].filter(([, [run]]) => run.verdict.need !== "now");
+  const first = now ? `${plural(now, "run")} ${now === 1 ? "needs" : "need"} you` : "No run needs you";
+  return [first, ...others.map(([words, { length }]) => `${step(length)} ${words}`)].join(", ");
 }
 
 /** The same, for the tab's title. */
@@ -257,8 +242,6 @@ export function headline(runs) {
   const now = runs.filter((run) => run.verdict.need === "now").length;
   return now ? `(${now}) Fleet` : "Fleet";
 }
-
-const part = (n, words) => (n ? `${step(n)} ${words}` : null);
 
 const LINES = (url) => `import trmon_client as trmon
 monitor = trmon.init(project="math", run="qwen3-8b-grpo", url="${url}")   # line 1
