@@ -44,8 +44,7 @@ def query(data_dir: Path, *arguments: object) -> Result:
     return run_here("query", *arguments, data_dir=str(data_dir), lake_url=str(data_dir / "lake"))
 
 
-def test_a_table_is_for_people(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "200")
+def test_a_table_is_for_people(data_dir: Path) -> None:
     shown = query(data_dir, "SELECT run, n_batches FROM runs ORDER BY run").stdout
     assert [line.split() for line in shown.splitlines() if line.strip()][2:] == [["here", "1"], ["moved", "2"]]
     assert "only the first 200 rows" in query(data_dir, "SELECT range FROM range(1000)").stdout

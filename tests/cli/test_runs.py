@@ -67,8 +67,7 @@ def test_what_is_wrong_is_one_line(watched: str, command: tuple[str, ...], said:
     assert len(refused.stderr.splitlines()) == 1
 
 
-def test_a_note_is_written_and_read(watched: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "120")
+def test_a_note_is_written_and_read(watched: str) -> None:
     written = run_here("note", "math/grpo", "lr raised", "--step", 3, url=watched)
     assert written.exit_code == 0, written.stderr
     assert "lr raised" in written.stdout
@@ -78,8 +77,7 @@ def test_a_note_is_written_and_read(watched: str, monkeypatch: pytest.MonkeyPatc
     assert (made_safe.exit_code, "a\ufffd[2Jb" in made_safe.stdout) == (0, True)
 
 
-def test_runs_are_edited_and_what_fails_is_named(service: ThreadedService, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "120")
+def test_runs_are_edited_and_what_fails_is_named(service: ThreadedService) -> None:
     with service.client() as client:
         train(client, MATH)
         train(client, OTHER)

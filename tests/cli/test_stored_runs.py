@@ -119,7 +119,7 @@ def test_an_archive_and_a_lake_give_what_their_service_gives(
     assert needs["overoptimisation"] == ["eval_reward"]
 
 
-def test_two_rule_sets_stand_side_by_side(archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_rule_sets_stand_side_by_side(archive: Path, tmp_path: Path) -> None:
     quiet = tmp_path / "quiet.yml"
     quiet.write_text(QUIET)
     [run, totals] = lines("backtest", archive, "--rules", "builtin", "--against", quiet, "--run", "math/stale-8b")
@@ -128,7 +128,6 @@ def test_two_rule_sets_stand_side_by_side(archive: Path, tmp_path: Path, monkeyp
     assert "stale_rollouts" not in without
     summed = {each["rule"]: each for each in totals["totals"]["differences"]}
     assert (summed["stale_rollouts"]["n_only"], summed["stale_rollouts"]["n_only_against"]) == (1, 0)
-    monkeypatch.setenv("COLUMNS", "250")
     shown = run_here("backtest", archive, "--rules", "builtin", "--against", quiet)
     assert shown.exit_code == 0, shown.stderr
     assert "stale_rollouts" in shown.stdout

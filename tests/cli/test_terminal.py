@@ -46,8 +46,7 @@ def fleet(client: httpx.Client) -> dict[str, dict[str, str]]:
     return {run["run"]: run["verdict"] for run in client.get("/api/v1/fleet").json()["items"]}
 
 
-def test_one_frame_where_nobody_looks_on(watched: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "130")
+def test_one_frame_where_nobody_looks_on(watched: str) -> None:
     done = run_here("top", "--url", watched)
     assert done.exit_code == 0, done.stderr
     first, *lines = done.stdout.splitlines()
@@ -62,7 +61,6 @@ def test_one_frame_where_nobody_looks_on(watched: str, monkeypatch: pytest.Monke
 def test_a_terminal_that_knows_no_unicode_is_shown_what_it_knows(
     watched: str, command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("COLUMNS", "130")
     monkeypatch.setenv("PYTHONIOENCODING", "ascii")
     done = trmon(*command, url=watched)
     assert (done.returncode, "corrupt log-probs since step 3" in done.stdout) == (0, True), done.stderr

@@ -21,15 +21,14 @@ def service(shared_service: ThreadedService, shared: httpx.Client) -> ThreadedSe
     return shared_service
 
 
-def test_policies_stand_in_one_table(service: ThreadedService, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "200")
+def test_policies_stand_in_one_table(service: ThreadedService) -> None:
     asked = ("--policy", STRICT, "--policy", "trm_max(delta=100)", "--from", 1, "--to", 3)
     shown = run_here("whatif", "math/grpo", *asked, url=service.url)
     assert shown.exit_code == 0, shown.stderr
     assert shown.stdout.startswith("steps 1 to 3, 3 of them\n")
     assert "strict rejects by: mean_k3 12" in shown.stdout
-    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in shown.stdout.splitlines() if "│" in line]
-    assert [row[:3] for row in rows] == [["strict", "12", "100.00%"], ["trm_max(delta=100)", "12", "0.00%"]]
+    rows = [line.split()[:3] for line in shown.stdout.splitlines() if "%" in line]
+    assert rows == [["strict", "12", "100.00%"], ["trm_max(delta=100)", "12", "0.00%"]]
 
 
 def test_a_soft_policy_shows_its_weights(service: ThreadedService) -> None:

@@ -1,4 +1,4 @@
-"""What commands print at 80 and 120 columns, their help, and what they and the client say to bad inputs."""
+"""What commands print on terminals of 80 and 120 columns, their help, and what they and the client say to bad input."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ from tests.guards.recorded_service import DRIFTING, HEALTHY, RULES, RUNS, Record
 from trmon.cli import app
 
 WIDTHS = (80, 120)
+TERMINAL = {"TTY_COMPATIBLE": "1", "TERM": "dumb", "LINES": "50"}
+"""What makes an output count as a terminal without colours."""
 LATER_SECONDS = 120.0
 GROUPS = ("lab", "lake", "token", "quota", "notify", "rules", "grafana")
 NEEDS_SERVICE = [
@@ -72,7 +74,7 @@ def texts(service: RecordedService, folder: Path) -> dict[str, dict[str, Any]]:
     given = {"TRMON_URL": service.url, "TRMON_DATA_DIR": str(service.process.data_dir), "TRMON_LOG_LEVEL": "error"}
     for command in (*NEEDS_SERVICE, *NEEDS_DATABASE, *ALONE):
         wide = WIDTHS if "--json" not in command and "--csv" not in command else WIDTHS[:1]
-        shown = {f"{width} columns": run(command, folder, COLUMNS=str(width), **given) for width in wide}
+        shown = {f"{width} columns": run(command, folder, COLUMNS=str(width), **TERMINAL, **given) for width in wide}
         same = len(shown) == 2 and shown["80 columns"] == shown["120 columns"]
         found.setdefault(command.split()[0], {})[command] = shown["80 columns"] if same else shown
     return found

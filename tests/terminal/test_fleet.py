@@ -5,11 +5,13 @@ from __future__ import annotations
 import io
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
+from trmon.cli.command import console
 from trmon.cli.top import KEYS, split_keys
 from trmon.domain.health.judgement import Backlog, Urgency, VerdictKind
 from trmon.domain.severity import Severity
@@ -107,13 +109,49 @@ def test_the_answer(runs: list[RunStatus], said: str) -> None:
     assert shown(runs).splitlines()[0] == said
 
 
-@pytest.mark.parametrize(
-    ("width", "kept"), [(140, ["reward", "masked", "seen"]), (110, ["masked", "seen"]), (70, ["seen"])]
-)
-def test_a_narrow_terminal_keeps_what_matters_most(width: int, kept: list[str]) -> None:
-    text = shown([a_run(name="n" * 60)], width=width)
-    assert [name for name in ("reward", "masked", "seen") if name in text] == kept
-    assert all(len(line) <= width for line in text.splitlines())
+LONG = [
+    a_run(
+        name=f"qwen3-8b-grpo-gsm8k-async-{what}-seed{i}",
+        verdict=msgspec.structs.replace(a_run().verdict, why="because " * 20),
+    )
+    for what in ("fp8", "bf16")
+    for i in range(2)
+]
+HEADS = ["verdict", "run", "step", "masked", "alerts", "reward", "KL", "seen"]
+
+
+def columns_of(text: str) -> tuple[dict[str, int], list[str]]:
+    """Return how wide each column of a table is, and the names of runs in it."""
+    lines = text.splitlines()
+    head = next(line for line in lines if line.startswith(" verdict"))
+    begins = [(name, head.index(f" {name}") + 1) for name in HEADS if f" {name}" in head]
+    ends = [begin - 3 for _, begin in begins[1:]] + [len(head)]
+    widths = {name: end - begin for (name, begin), end in zip(begins, ends, strict=True)}
+    run = dict(begins)["run"]
+    return widths, [line[run : run + widths["run"]].strip() for line in lines if "Healthy: " in line]
+
+
+def test_a_wider_terminal_never_shows_less_and_no_two_names_alike() -> None:
+    before: dict[str, int] = {}
+    for width in range(60, 260):
+        text = shown(LONG, width=width)
+        assert all(len(line) <= width for line in text.splitlines())
+        found, names = columns_of(text)
+        assert before.keys() <= found.keys()
+        assert found["verdict"] >= before.get("verdict", 0)
+        assert found["run"] >= before.get("run", 0)
+        assert len(set(names)) == len(LONG)
+        before = found
+    assert list(before) == HEADS
+    assert columns_of(shown(LONG, width=120))[0]["verdict"] > columns_of(shown(LONG, width=80))[0]["verdict"] > 30
+
+
+def test_an_output_that_is_no_terminal_has_everything_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    text = shown(LONG, width=console().width)
+    assert "…" not in text
+    assert all(f" {run.name} " in text and run.verdict.why.strip() in text for run in LONG)
+    assert [name for name in HEADS if f" {name} " in text] == HEADS
 
 
 def test_a_low_terminal_shows_the_first_and_counts_the_others() -> None:

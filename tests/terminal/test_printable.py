@@ -9,7 +9,7 @@ import pytest
 from rich.table import Table
 from rich.text import Text
 
-from trmon.terminal.text import PrintableConsole, printable, printable_json
+from trmon.terminal.text import PIPE_WIDTH, PrintableConsole, print_rows, printable, printable_json
 
 CASES = [
     pytest.param("\x1b]0;owned\x07", "\ufffd]0;owned\ufffd", id="an escape sequence"),
@@ -48,3 +48,27 @@ def test_a_console_prints_text_in_every_form_without_its_control_characters() ->
     assert written.count("note") == 4
     assert "\x1b[31m" in written
     assert not any(character in written for character in ("\x1b[2J", "\x9b", "\u202e"))
+
+
+HEADS, ROWS = ("target", "after"), [("math/grpo", '{"owner": "ana", "note": "' + "word " * 12 + '"}'), ("code/ppo", "")]
+
+
+@pytest.mark.parametrize("width", [40, 80, 120, 200, PIPE_WIDTH])
+def test_rows_are_a_table_where_there_is_room_and_no_word_of_them_is_broken(width: int) -> None:
+    file = StringIO()
+    print_rows(PrintableConsole(file=file, width=width), HEADS, ROWS)
+    lines = file.getvalue().splitlines()
+    assert max(map(len, lines)) <= width
+    assert {word for row in ROWS for cell in row for word in cell.split()} <= set(file.getvalue().split())
+    assert any(line.split() == [*HEADS] for line in lines) == (width > 110)
+
+
+def test_a_word_that_is_longer_than_a_line_breaks_after_its_separators_and_in_a_pipe_nowhere() -> None:
+    name = "-".join(["qwen3", *["part"] * 80])
+    narrow, piped = StringIO(), StringIO()
+    print_rows(PrintableConsole(file=narrow, width=60), ["run"], [[name]])
+    print_rows(PrintableConsole(file=piped, width=PIPE_WIDTH), ["run"], [[name]])
+    broken = narrow.getvalue().split()[1:]
+    assert "".join(broken) == name
+    assert {part for line in broken for part in line.split("-") if part} == {"qwen3", "part"}
+    assert piped.getvalue() == f"run  {name}\n\n"

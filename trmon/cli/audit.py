@@ -6,18 +6,17 @@ import csv
 import json
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
-from rich.table import Column, Table
-from rich.text import Text
 
 from trmon.cli.command import DataDir, console, parse_duration, plain_errors
 from trmon.cli.database import open_store
 from trmon.domain.access import EVERYTHING, AuditAction, AuditDocument, AuditEntry
 from trmon.store import Store
+from trmon.terminal.text import print_rows
 
 PAGE_ENTRIES = 1000
 SHOWN = ("at", "actor", "action", "project", "target", "before", "after")
@@ -70,12 +69,13 @@ def _write_csv(entries: Iterable[AuditEntry]) -> None:
 
 
 def _print_table(entries: Iterable[AuditEntry]) -> None:
-    table = Table(*(Column(name, no_wrap=name in ("at", "action"), overflow="fold") for name in SHOWN))
-    for entry in entries:
-        at = time.strftime("%F %T", time.gmtime(entry.at))
-        cells = (at, entry.actor, entry.action.value, entry.project or "all", entry.target)
-        table.add_row(*map(Text, (*cells, _text(entry.before), _text(entry.after))))
-    console().print(table)
+    print_rows(console(), SHOWN, map(_cells, entries))
+
+
+def _cells(entry: AuditEntry) -> Sequence[str]:
+    at = time.strftime("%F %T", time.gmtime(entry.at))
+    what = (entry.actor, entry.action.value, entry.project or "all", entry.target)
+    return (at, *what, _text(entry.before), _text(entry.after))
 
 
 def _text(document: AuditDocument | None) -> str:

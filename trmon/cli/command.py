@@ -14,7 +14,7 @@ import typer
 from rich.console import Console
 
 from trmon.domain.errors import InvalidInput, NotReady, TrmonError
-from trmon.terminal.text import PrintableConsole, printable, printable_json
+from trmon.terminal.text import PIPE_WIDTH, PrintableConsole, printable, printable_json
 
 if TYPE_CHECKING:
     from trmon.config.settings import Settings
@@ -60,10 +60,13 @@ def read_settings(**given: Any) -> Settings:
 
 
 def console() -> Console:
-    """Return the console; characters that its encoding lacks are printed as question marks."""
+    """Return the console, of unlimited width without a terminal; what its encoding lacks becomes question marks."""
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")
-    return PrintableConsole()
+    opened = PrintableConsole()
+    if not opened.is_terminal:
+        opened.width = PIPE_WIDTH
+    return opened
 
 
 def echo_error(text: str) -> None:

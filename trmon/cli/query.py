@@ -6,19 +6,18 @@ import csv
 import time
 from collections.abc import Iterator
 from enum import Enum
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, TextIO
 
 import msgspec
 import typer
-from rich import box
 from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
 from trmon.cli.command import DataDir, console, plain_errors, read_settings
 from trmon.cli.database import open_store
 from trmon.domain.errors import InvalidInput
+from trmon.terminal.text import print_rows
 
 
 class QueryFormat(Enum):
@@ -77,14 +76,10 @@ MAX_ROWS = 200
 
 def print_result(result: Any, console: Console) -> None:
     """Print the first rows. Args: result: a RecordBatchReader."""
-    table = Table(*map(escape, result.schema.names), box=box.SIMPLE_HEAD, pad_edge=False)
-    for row in _rows(result):
-        if table.row_count == MAX_ROWS:
-            console.print(table)
-            console.print(f"only the first {MAX_ROWS} rows; --format csv, json or parquet has all")
-            return
-        table.add_row(*(escape(_short(value)) for value in row))
-    console.print(table)
+    rows = [[_short(value) for value in row] for row in islice(_rows(result), MAX_ROWS + 1)]
+    print_rows(console, result.schema.names, rows[:MAX_ROWS])
+    if len(rows) > MAX_ROWS:
+        console.print(f"only the first {MAX_ROWS} rows; --format csv, json or parquet has all")
 
 
 def write_csv_result(result: Any, out: TextIO) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import Annotated
 
@@ -17,28 +17,52 @@ from trmon.cli.running_service import service_of
 from trmon.domain.errors import InvalidInput, TrmonError
 from trmon.domain.runs.run import RunState
 from trmon.terminal.arguments import parse_run_name
-from trmon.terminal.text import last_seen_text
+from trmon.terminal.fleet import EDGES, GAP
+from trmon.terminal.names import fold_run_names
+from trmon.terminal.text import PIPE_WIDTH, last_seen_text
 from trmon_client.api import RunInfo
 from trmon_client.api.answers import encode_answer
 from trmon_client.api.errors import NotFoundError, RequestRefused
 
+WRAPPED = ("owner", "tags", "firing")
+LEAST_NAME, NAME_SHARE = 24, 3
+"""Columns of a name that tags and owners leave free, and the part of a terminal that names have at most."""
 
-def run_table(runs: Iterable[RunInfo], *, now: float) -> Table:
-    """Return the table of runs. Args: now: seconds since the epoch."""
-    table = Table("run", "state", box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("step", justify="right")
-    for column in ("seen", "owner", "tags", "firing"):
-        table.add_column(column, overflow="fold")
-    for run in runs:
-        step = "-" if run.last_step is None else f"{run.last_step:,}"
-        cells = (
-            last_seen_text(run.last_report_at, now=now),
-            run.owner or "",
-            ", ".join(run.tags),
-            ", ".join(run.firing),
-        )
-        table.add_row(*map(Text, (run.name, run.state, step, *cells)))
+
+def run_table(runs: Iterable[RunInfo], *, now: float, width: int) -> Table:
+    """Return the table of runs; a narrow one lacks tags, then owners. Args: now: seconds since the epoch."""
+    runs = list(runs)
+    cells: dict[str, list[str]] = {
+        "state": [run.state for run in runs],
+        "step": ["-" if run.last_step is None else f"{run.last_step:,}" for run in runs],
+        "seen": [last_seen_text(run.last_report_at, now=now) for run in runs],
+        "owner": [run.owner or "" for run in runs],
+        "tags": [", ".join(run.tags) for run in runs],
+        "firing": [", ".join(run.firing) for run in runs],
+    }
+    least = {name: max(map(len, [name, *_words(name, values)])) for name, values in cells.items()}
+    needed = min(LEAST_NAME, max((len(run.name) for run in runs), default=0))
+    for name in ("tags", "owner"):
+        if _room(least, width) < needed:
+            del cells[name], least[name]
+    room = _room(least, width) if width >= PIPE_WIDTH else min(_room(least, width), width // NAME_SHARE)
+    names = fold_run_names(tuple((run.project, run.run) for run in runs), max(room, needed))
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("run", no_wrap=True)
+    for name in cells:
+        table.add_column(name, justify="right" if name == "step" else "left", min_width=least[name], overflow="fold")
+    for run, row in zip(runs, zip(*cells.values(), strict=True), strict=True):
+        table.add_row(Text(names[run.project, run.run]), *map(Text, row))
     return table
+
+
+def _words(name: str, values: Iterable[str]) -> Iterable[str]:
+    return (word for value in values for word in value.split()) if name in WRAPPED else values
+
+
+def _room(least: Mapping[str, int], width: int) -> int:
+    """Return the columns that are left for names where no word of the others is broken."""
+    return width - EDGES - sum(GAP + of_column for of_column in least.values())
 
 
 def runs_command(
@@ -59,7 +83,8 @@ def runs_command(
             for run in runs:
                 echo_json(encode_answer(run))
         else:
-            console().print(run_table(runs, now=time.time()))
+            terminal = console()
+            terminal.print(run_table(runs, now=time.time(), width=terminal.width))
 
 
 def edit_command(
@@ -90,7 +115,8 @@ def edit_command(
             for run in changed:
                 echo_json(encode_answer(run))
         elif changed:
-            console().print(run_table(changed, now=time.time()))
+            terminal = console()
+            terminal.print(run_table(changed, now=time.time(), width=terminal.width))
         if refused:
             raise TrmonError(f"{len(refused)} of {len(names)} runs not changed: {'; '.join(refused)}")
 

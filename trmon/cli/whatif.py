@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 from trmon.cli.command import console, echo_json, plain_errors
 from trmon.cli.running_service import service_of
 from trmon.cli.stored_runs import Address, Workers, find_stored_runs, map_runs
 from trmon.domain.errors import InvalidInput
 from trmon.terminal.arguments import parse_policy_argument, parse_run_name
+from trmon.terminal.text import print_rows
 from trmon_client.api.answers import encode_answer
 from trmon_client.api.policies import RangeInfo, ShareInfo, WhatIfInfo
 
@@ -24,18 +24,22 @@ if TYPE_CHECKING:
     from trmon_client.core.policies.policy import Policy
 
 
+HEADS = ("policy", "sequences", "masked", "then", "advantage > 0", "advantage < 0", "by length, in quarters")
+
+
 def print_whatif(found: Sequence[WhatIfInfo], console: Console) -> None:
     """Print what each policy would have masked, what was masked, and why."""
     console.print(escape(_range(found[0].range)), highlight=False, soft_wrap=True)
-    table = Table("policy", "sequences", "masked", "then", "advantage > 0", "advantage < 0", "by length, in quarters")
-    for effect in found:
-        shares = (effect.total, effect.then, effect.positive_advantage, effect.negative_advantage)
-        quarters = " ".join(_percent(quarter) for quarter in effect.by_length)
-        table.add_row(escape(effect.policy), f"{effect.total.n_sequences:,}", *map(_percent, shares), quarters)
-    console.print(table)
+    print_rows(console, HEADS, map(_cells, found))
     for effect in found:
         for line in _lines(effect):
             console.print(escape(line), highlight=False, soft_wrap=True)
+
+
+def _cells(effect: WhatIfInfo) -> Sequence[str]:
+    shares = (effect.total, effect.then, effect.positive_advantage, effect.negative_advantage)
+    quarters = " ".join(_percent(quarter) for quarter in effect.by_length)
+    return (effect.policy, f"{effect.total.n_sequences:,}", *map(_percent, shares), quarters)
 
 
 def _range(reached: RangeInfo) -> str:

@@ -13,9 +13,10 @@ from rich.table import Table
 from rich.text import Text
 
 from trmon.domain.health.judgement import NEEDS_YOU, Urgency, VerdictKind, counted_as
+from trmon.terminal.names import fold_run_names
 from trmon.terminal.text import (
     OF_SEVERITY,
-    cut_middle,
+    PIPE_WIDTH,
     kind_words,
     last_seen_text,
     percent_text,
@@ -75,10 +76,18 @@ MOST_RUNS = 2000
 SPARKS_WIDTH = 16
 FRAME_LINES = 7
 """Lines of a frame besides runs and a filter, at most: summary, trouble, head, rules, and the count of hidden runs."""
-WIDE, MIDDLING = 120, 100
-"""Terminal columns from which sparklines, and the rejected share and the number of alerts, fit."""
-NAME_SHARE, NAME_WIDTH = 4, 40
-"""Names have this part of a terminal's columns, and at most so many."""
+OPTIONAL: tuple[tuple[str, JustifyMethod, int], ...] = (
+    *(("masked", "right", 6), ("alerts", "right", 6)),
+    *(("reward", "left", SPARKS_WIDTH), ("KL", "left", SPARKS_WIDTH)),
+)
+"""What a wider terminal shows besides, one after the other, and the columns that each takes."""
+ENOUGH = 64
+"""Columns that verdicts have before there is room for more; until all of it is shown they have no more, so that a wider
+terminal shows no less of them."""
+NAME_SHARE, NAME_WIDTH, SEEN_WIDTH = 4, 48, 10
+"""Names have this part of a terminal's columns, and at most so many; last, how long ago a run was seen."""
+EDGES, GAP = 2, 3
+"""Columns at both ends of a table, and between two of its columns."""
 WHOLE_FLEET = FleetView()
 NEEDS, KINDS = [need.value for need in Urgency], [kind.value for kind in VerdictKind]
 
@@ -121,7 +130,7 @@ def fleet_frame(
         line = f"/{view.words}{'_' if view.is_typing else ''}  {matching} ({keys})"
         parts.append(Text(line, no_wrap=True, overflow="ellipsis"))
     if shown:
-        parts.append(_table(shown, console=console, now=now))
+        parts.append(_table(shown, runs, console=console, now=now))
     if more:
         parts.append(Text(f"and {more:,} more, less urgent", style="dim"))
     return Group(*parts)
@@ -148,18 +157,33 @@ def run_counts(runs: Iterable[RunStatus]) -> dict[str, int]:
     return dict(Counter(verdict.counts_as or counted_as(verdict.kind, verdict.need) for verdict in ordered))
 
 
-def _table(runs: Sequence[RunStatus], *, console: Console, now: float) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, expand=True, pad_edge=False)
-    table.add_column("verdict", ratio=1, no_wrap=True, overflow="ellipsis")
-    name_width = min(console.width // NAME_SHARE, NAME_WIDTH)
-    table.add_column("run", no_wrap=True, max_width=name_width)
+def _table(shown: Sequence[RunStatus], runs: Sequence[RunStatus], *, console: Console, now: float) -> Table:
+    """Return the table of the shown runs; their names are told apart from those of all runs."""
+    name_width = min(console.width // NAME_SHARE, NAME_WIDTH) if console.width < PIPE_WIDTH else PIPE_WIDTH
+    names = fold_run_names(tuple(sorted((run.project, run.run) for run in runs)), name_width)
+    name_width = max(len("run"), min(name_width, max(len(run.name) for run in runs)), *map(len, names.values()))
+    steps = ["-" if run.step is None else f"{run.step:,}" for run in shown]
+    step_width = max(len("step"), *map(len, steps))
+    seen = [last_seen_text(run.last_report_at, now=now) for run in shown]
+    seen_width = max(SEEN_WIDTH, *map(len, seen))
+    left = console.width - EDGES - sum(width + GAP for width in (name_width, step_width, seen_width))
+    columns = []
+    for column in OPTIONAL:
+        if left - column[2] - GAP < ENOUGH:
+            break
+        columns.append(column)
+        left -= column[2] + GAP
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    verdicts = [status_line(run) for run in shown]
+    left = min(left, max(map(len, verdicts))) if console.width >= PIPE_WIDTH else max(left, len("verdict"))
+    left = left if len(columns) == len(OPTIONAL) else min(left, ENOUGH)
+    table.add_column("verdict", width=left, no_wrap=True, overflow="ellipsis")
+    table.add_column("run", width=name_width, no_wrap=True)
     table.add_column("step", justify="right", no_wrap=True)
-    columns: list[tuple[str, JustifyMethod]] = [("reward", "left"), ("KL", "left")] if console.width >= WIDE else []
-    columns += [("masked", "right"), ("alerts", "right")] if console.width >= MIDDLING else []
-    for name, justify in columns:
-        table.add_column(name, justify=justify, no_wrap=True)
-    table.add_column("seen", justify="right", no_wrap=True)
-    for run in runs:
+    for name, justify, width in columns:
+        table.add_column(name, justify=justify, width=width, no_wrap=True)
+    table.add_column("seen", justify="right", width=seen_width, no_wrap=True)
+    for run, verdict, step, ago in zip(shown, verdicts, steps, seen, strict=True):
         unacked = {alert.severity for alert in run.alerts if alert.acked_by is None}
         worst = next((severity for severity in OF_SEVERITY if severity in unacked), None)
         drawn: dict[str, RenderableType] = {
@@ -168,10 +192,8 @@ def _table(runs: Sequence[RunStatus], *, console: Console, now: float) -> Table:
             "masked": percent_text(run.mask_rate),
             "alerts": Text(str(len(run.alerts)), style=OF_SEVERITY[worst] if worst else ""),
         }
-        step = "-" if run.step is None else f"{run.step:,}"
-        verdict = status_line(run)
-        first = (verdict, Text(cut_middle(run.name, name_width)), step)
-        table.add_row(*first, *(drawn[name] for name, _ in columns), last_seen_text(run.last_report_at, now=now))
+        cells = (verdict, Text(names[run.project, run.run]), step)
+        table.add_row(*cells, *(drawn[column] for column, _, _ in columns), ago)
     return table
 
 

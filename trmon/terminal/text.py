@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
+from textwrap import TextWrapper
 
+from rich import box
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
+from rich.table import Table
 from rich.text import Text
 
 from trmon.domain.health.judgement import VerdictKind, duration, verdict_words
@@ -27,6 +31,8 @@ def cut_middle(text: str, width: int) -> str:
     return f"{text[: kept - tail]}{ELLIPSIS[:width]}{text[len(text) - tail :]}"
 
 
+PIPE_WIDTH = 100_000
+"""Columns of an output that is not a terminal: nothing of it is cut or wrapped."""
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
 
@@ -49,6 +55,33 @@ class PrintableConsole(Console):
         """Yield the segments of a renderable, printable."""
         for text, style, control in super().render(renderable, options):
             yield Segment(text if control else printable(text), style, control)
+
+
+WIDEST_TABLE = 250
+"""Columns of a table that somebody still reads along, in a pipe too."""
+
+
+def print_rows(console: Console, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Print a table, or where there is no room for it a line a cell: no word is broken that fits on a line."""
+    rows = list(rows)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for head in heads:
+        table.add_column(Text(head), no_wrap=True)
+    for row in rows:
+        table.add_row(*map(Text, row))
+    natural = console.measure(table, options=console.options.update(max_width=PIPE_WIDTH)).maximum
+    if natural <= min(console.width, WIDEST_TABLE):
+        console.print(table)
+        return
+    indent = max(map(len, heads)) + 2
+    wrapper = TextWrapper(console.width, subsequent_indent=" " * indent)
+    wrapper.wordsep_re = re.compile(rf"(\s+|(?=\S{{{max(console.width - indent, 1)},}})\S*?[-_/,:;}}]+)")
+    for row in rows:
+        for head, cell in zip(heads, row, strict=True):
+            text = Text(wrapper.fill(f"{head.ljust(indent)}{cell}"))
+            text.stylize("dim", end=len(head))
+            console.print(text, soft_wrap=True)
+        console.print()
 
 
 OF_KIND = {
