@@ -7,14 +7,15 @@ from fastapi import APIRouter, Depends
 from trmon.api.http.answers import AnswerRoute
 from trmon.api.http.auth import require_reader
 from trmon.api.http.components import Service
-from trmon.domain.errors import NotFound
+from trmon.domain.backtest.limit_trial import tunable_limits
+from trmon.domain.errors import NotFound, nearest_names
 from trmon.domain.findings.clause_words import clause_words, seen_words, severity_words
 from trmon.domain.findings.remedies import remedy_of
 from trmon.domain.health.problems import title_of_rule
 from trmon.domain.rules.condition import FindingStands
 from trmon.domain.rules.condition_yaml import condition_to_yaml
 from trmon.domain.rules.rule import Rule, condition_in_words, terms_in_words
-from trmon_client.api.alerts import ClauseInfo, ConditionLineInfo, RuleInfo, RulesFileInfo
+from trmon_client.api.alerts import ClauseInfo, ConditionLineInfo, RuleInfo, RulesFileInfo, TunableLimitInfo
 
 router = APIRouter(
     prefix="/api/v1/rules", tags=["rules"], dependencies=[Depends(require_reader)], route_class=AnswerRoute
@@ -39,7 +40,7 @@ async def get_rule(name: str, service: Service) -> RuleInfo:
     """Return an active rule, with what its alert means and what to do."""
     rule = service.rules().by_name.get(name)
     if rule is None:
-        raise NotFound("rule", name)
+        raise NotFound("rule", name, nearest=nearest_names(name, service.rules().by_name))
     return _rule_info(rule)
 
 
@@ -67,4 +68,5 @@ def _rule_info(rule: Rule) -> RuleInfo:
             ConditionLineInfo.from_fields(depth=depth, words=words) for depth, words in condition_in_words(rule.when)
         ],
         terms=list(terms_in_words(rule)),
+        limits=[TunableLimitInfo.from_fields(one) for one in tunable_limits(rule)],
     )

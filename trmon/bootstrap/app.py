@@ -14,6 +14,8 @@ from fastapi import Depends, FastAPI
 from starlette.middleware import Middleware
 
 from trmon.api.adaptation import router as adaptation
+from trmon.api.alarm_budget import router as alarm_budget
+from trmon.api.alarm_budget import trials_router as trials
 from trmon.api.alerts import deliveries_router as deliveries
 from trmon.api.alerts import router as alerts
 from trmon.api.audit import router as audit
@@ -57,6 +59,7 @@ ROUTERS = (
     *(reports, runs, signals, batches, policies, alerts, silences, deliveries, rules, bounds, events, tokens),
     *(diagnosis, metrics, health, page),
     *(whatif, comparison, shared_report, adaptation, fleet, distribution, audit, quotas, notes),
+    *(alarm_budget, trials),
 )
 GRACE_SECONDS = 10
 """How long requests in flight may take after SIGTERM."""

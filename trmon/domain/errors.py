@@ -20,7 +20,7 @@ TrmonError
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
 
@@ -44,8 +44,10 @@ class UnreadParameter(InvalidInput):
 class NotFound(TrmonError):
     """The object does not exist, or the caller may not see it."""
 
-    def __init__(self, kind: str, name: str) -> None:
-        super().__init__(f"no {kind} {name!r}")
+    def __init__(self, kind: str, name: str, *, nearest: Sequence[str] = ()) -> None:
+        """Args: nearest: similar names that the caller may see."""
+        self.nearest = nearest
+        super().__init__(f"no {kind} {name!r}{_suggestion(nearest)}")
         self.kind = kind
         self.name = name
 
@@ -106,7 +108,15 @@ PASSING = (NotReady, Overloaded, Fenced, OSError)
 """The errors that what is processed has no part in: a later attempt may succeed."""
 
 
+def nearest_names(name: str, known: Iterable[str]) -> tuple[str, ...]:
+    """Return the known names that are most similar to a name, two at most; none if no name is similar."""
+    return tuple(get_close_matches(name[:128], list(known), n=2))
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return a suggestion of similar known names, to follow an error text; empty if no name is similar."""
-    near = get_close_matches(name[:128], list(known), n=2)
+    return _suggestion(nearest_names(name, known))
+
+
+def _suggestion(near: Sequence[str]) -> str:
     return f"; did you mean {' or '.join(near)}?" if near else ""

@@ -19,6 +19,7 @@ from trmon.store.lake.location import lake_location_of
 from trmon.store.lake.planning import LakeBatches
 from trmon.store.maintenance.check import check_database
 from trmon.store.registry import RunRegistry
+from trmon.store.repositories.alarm_budget import BudgetRecords
 from trmon.store.repositories.alerts import Alerts
 from trmon.store.repositories.archives import Archives
 from trmon.store.repositories.attempt_places import AttemptPlaces, ReadableLake
@@ -87,6 +88,7 @@ class Store:
         self.batches = Batches(reader, names=names, places=places)
         self.signals = Signals(reader, names=names, places=places)
         self.alerts = Alerts(reader, writer)
+        self.budget_records = BudgetRecords(reader)
         self.outbox = Outbox(reader, writer)
         self.deliveries = Deliveries(reader)
         self.silences = Silences(reader, writer)

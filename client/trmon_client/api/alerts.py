@@ -136,6 +136,38 @@ class ReceiversInfo(AnswerInfo, frozen=True, kw_only=True):
     problem: Annotated[str | None, says("What is known to keep alerts from people; null: nothing.")]
 
 
+class RuleBudgetInfo(AnswerInfo, frozen=True, kw_only=True):
+    """What a rule sent in some days, and what came of its alerts; an incident counts for the rule that leads it."""
+
+    rule: str
+    title: Annotated[str, says("The rule in words.")]
+    messages: Annotated[int, says("Alerts that began or changed and were not silenced, each once for all receivers.")]
+    per_run_day: Annotated[float | None, says("Messages per day of training; null where that was under one day.")]
+    alerts: Annotated[int, says("The alerts and incidents of which these messages are, and silenced ones.")]
+    acknowledged: int
+    silenced: Annotated[int, says("How many of the alerts a silence covered at any time while they fired.")]
+    harmed: Annotated[int, says("How many of the alerts were followed by harm: the run collapsed or was stopped.")]
+    unanswered: Annotated[
+        int, says("How many of the alerts were neither acknowledged nor silenced, nor followed by harm.")
+    ]
+
+
+class BudgetWindowInfo(AnswerInfo, frozen=True, kw_only=True):
+    """The alarm budget of the newest days."""
+
+    days: int
+    run_days: Annotated[float, says("Days of training, added up over the runs.")]
+    messages: int
+    per_run_day: float | None
+    rules: Annotated[tuple[RuleBudgetInfo, ...], says("The rules that sent messages, most messages first.")]
+
+
+class AlarmBudgetInfo(AnswerInfo, frozen=True, kw_only=True):
+    """The alarm budget of the newest 7 and 30 days, of the runs that the caller may see."""
+
+    windows: tuple[BudgetWindowInfo, ...]
+
+
 class ConditionLineInfo(AnswerInfo, frozen=True, kw_only=True):
     """A line of a condition in words; lines of greater depth are its parts."""
 
@@ -153,6 +185,35 @@ class ClauseInfo(AnswerInfo, frozen=True, kw_only=True):
     severity: Annotated[str, says("In words: a warning may become a page.")]
     limit: Annotated[float, says("Of its first comparison.")]
     seen: Annotated[str, says("On how many real runs it was seen, right and wrong.")]
+
+
+class TunableLimitInfo(AnswerInfo, frozen=True, kw_only=True):
+    """A limit of a rule that can be tried on stored runs."""
+
+    id: Annotated[str, says("The clause of a finding; `limit` for a rule over signals.")]
+    words: Annotated[str, says("What is compared with it.")]
+    limit: float
+
+
+class TrialCountsInfo(AnswerInfo, frozen=True, kw_only=True):
+    """What the rules send over the runs that were read."""
+
+    of_rule: Annotated[int, says("Messages of the rule, those of incidents that it leads among them.")]
+    messages: Annotated[int, says("Messages of all rules.")]
+    pages: int
+    warned: Annotated[int, says("Of the runs that collapse, those with a message before the collapse.")]
+
+
+class LimitTrialInfo(AnswerInfo, frozen=True, kw_only=True):
+    """The messages over some stored runs with the limit of now and with another one; the answers of pages add up."""
+
+    n_runs: Annotated[int, says("Runs that were read.")]
+    n_skipped: Annotated[int, says("Runs of too many steps to be read.")]
+    n_left: Annotated[int, says("Runs that are still to be read.")]
+    n_collapsed: Annotated[int, says("Of the runs that were read, those whose reward collapses.")]
+    now: TrialCountsInfo
+    tried: TrialCountsInfo
+    next: Annotated[int | None, says("Pass it as `before` to read further runs; null after the last one.")]
 
 
 class RuleInfo(AnswerInfo, frozen=True, kw_only=True):
@@ -177,6 +238,7 @@ class RuleInfo(AnswerInfo, frozen=True, kw_only=True):
     clauses: Annotated[tuple[ClauseInfo, ...], says("The clauses of a finding, one of which must hold.")]
     fires_when: Annotated[tuple[ConditionLineInfo, ...], says("Its condition in words.")]
     terms: Annotated[tuple[str, ...], says("What the rule reads, and for how many steps its condition must hold.")]
+    limits: Annotated[tuple[TunableLimitInfo, ...], says("The limits that can be tried.")] = ()
 
 
 class RulesFileInfo(AnswerInfo, frozen=True, kw_only=True):

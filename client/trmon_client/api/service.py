@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import msgspec
 
-from trmon_client.api.alerts import AlertInfo, RuleInfo
+from trmon_client.api.alerts import AlarmBudgetInfo, AlertInfo, RuleInfo
 from trmon_client.api.answers import ItemPage, decode_answer
 from trmon_client.api.batches import BatchInfo, SequencesInfo
 from trmon_client.api.budget import BudgetInfo
@@ -106,6 +106,10 @@ class Service:
         if run is not None:
             project, name = _split_name(run)
         return self._list("/api/v1/alerts", AlertInfo, {"project": project, "run": name, "state": state})
+
+    def alarm_budget(self) -> AlarmBudgetInfo:
+        """Return the messages of each rule per day of training over 7 and 30 days, and what came of its alerts."""
+        return self._decoded(self._http.request("GET", "/api/v1/alerts/budget"), AlarmBudgetInfo)
 
     def incidents(
         self, *, project: str | None = None, run: str | None = None, state: str | None = None

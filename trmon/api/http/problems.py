@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from typing import Any
 
@@ -26,13 +26,14 @@ log = structlog.get_logger(__name__)
 
 
 class Problem(BaseModel):
-    """Problem details (RFC 9457); `field` names the invalid part of the request."""
+    """Problem details (RFC 9457); `field` names the invalid part of the request, `nearest` names that exist."""
 
     type: str = Field(examples=["urn:trmon:problem:invalid-input"])
     title: str
     status: int
     detail: str
     field: str | None = None
+    nearest: list[str] | None = None
 
 
 RESPONSES: dict[int | str, dict[str, Any]] = {
@@ -88,6 +89,7 @@ def problem_response(error: Exception) -> Response:
         kind,
         detail=str(error),
         field=getattr(error, "field", None),
+        nearest=getattr(error, "nearest", ()),
         headers=_headers(error),
     )
 
@@ -98,7 +100,13 @@ def status_of(kind: type[Exception]) -> tuple[HTTPStatus, str]:
 
 
 def problem_details(
-    status: HTTPStatus, kind: str, *, detail: str, field: str | None = None, headers: dict[str, str] | None = None
+    status: HTTPStatus,
+    kind: str,
+    *,
+    detail: str,
+    field: str | None = None,
+    nearest: Sequence[str] = (),
+    headers: dict[str, str] | None = None,
 ) -> Response:
     """Return problem details as a response; a long detail is truncated."""
     content: dict[str, Any] = {
@@ -109,6 +117,8 @@ def problem_details(
     }
     if field is not None:
         content["field"] = field[:MAX_DETAIL_LENGTH]
+    if nearest:
+        content["nearest"] = nearest
     return Response(msgspec.json.encode(content), status, headers, MEDIA_TYPE)
 
 

@@ -56,12 +56,18 @@ class Silence:
 
     def covers(self, alert: Alert, *, run: RunKey, owner: str | None, now: float) -> bool:
         """Return whether the silence mutes an alert now."""
-        if not self.starts_at <= now < self.ends_at or self.project not in (None, run.project):
-            return False
-        standard = {"project": run.project, "run": run.run, "owner": owner or ""}
-        rule = alert.labels.get("cause", alert.rule) if alert.is_incident else alert.rule
-        labels = alert.labels | standard | {"rule": rule, "severity": alert.severity.value}
-        return all(matcher.matches(labels) for matcher in self.matchers)
+        return self.starts_at <= now < self.ends_at and self.matches(labels_of(alert, run=run, owner=owner))
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """Return whether the silence mutes, while it lasts, an alert of these labels."""
+        return self.project in (None, labels["project"]) and all(one.matches(labels) for one in self.matchers)
+
+
+def labels_of(alert: Alert, *, run: RunKey, owner: str | None) -> dict[str, str]:
+    """Return the labels of an alert that silences match; the rule of an incident is its cause."""
+    rule = alert.labels.get("cause", alert.rule) if alert.is_incident else alert.rule
+    standard = {"project": run.project, "run": run.run, "owner": owner or ""}
+    return alert.labels | standard | {"rule": rule, "severity": alert.severity.value}
 
 
 def check_matchers(matchers: tuple[Matcher, ...]) -> tuple[Matcher, ...]:

@@ -75,24 +75,24 @@ class Alerts(Repository):
             table.c.state: state and state.value,
             table.c.severity: severity and severity.value,
         }
-        found = where_given(_select_listed(access), wanted)
+        found = where_given(select_listed(access), wanted)
         if search.strip():
             found = found.where(matches(search, dialect=self._reader.dialect.name))
-        return self._page(found, table.c.id, decode=_listed, after=after, limit=limit)
+        return self._page(found, table.c.id, decode=listed_alert, after=after, limit=limit)
 
     def every_firing(self, *, access: Access) -> tuple[ListedAlert, ...]:
         """Return all firing alerts, newest first."""
         table = tables.alert
-        found = _select_listed(access).where(table.c.state == AlertState.FIRING.value)
-        return tuple(map(_listed, self._rows(found.order_by(table.c.id.desc()))))
+        found = select_listed(access).where(table.c.state == AlertState.FIRING.value)
+        return tuple(map(listed_alert, self._rows(found.order_by(table.c.id.desc()))))
 
     def firing(self, run_ids: Collection[int], *, access: Access) -> dict[int, tuple[ListedAlert, ...]]:
         """Return the firing alerts of runs by run id, oldest first."""
         table = tables.alert
-        found = _select_listed(access).where(table.c.run_id.in_(run_ids), table.c.state == AlertState.FIRING.value)
+        found = select_listed(access).where(table.c.run_id.in_(run_ids), table.c.state == AlertState.FIRING.value)
         by_run: dict[int, tuple[ListedAlert, ...]] = dict.fromkeys(run_ids, ())
         for row in self._rows(found.order_by(table.c.id)):
-            by_run[row.run_id] = (*by_run[row.run_id], _listed(row))
+            by_run[row.run_id] = (*by_run[row.run_id], listed_alert(row))
         return by_run
 
     def newest_incidents(self, run_ids: Collection[int], *, access: Access) -> dict[int, ListedAlert]:
@@ -103,8 +103,8 @@ class Alerts(Repository):
             .where(table.c.run_id.in_(run_ids), table.c.rule == INCIDENT_RULE)
             .group_by(table.c.run_id)
         )
-        found = _select_listed(access).where(table.c.id.in_(newest))
-        return {row.run_id: _listed(row) for row in self._rows(found)}
+        found = select_listed(access).where(table.c.id.in_(newest))
+        return {row.run_id: listed_alert(row) for row in self._rows(found)}
 
     def members(
         self, incidents: Collection[ListedAlert], *, health_rules: Collection[str]
@@ -162,13 +162,15 @@ class Alerts(Repository):
         return {state: found.get(state, 0) for state in AlertState if state is not AlertState.DROPPED}
 
 
-def _select_listed(access: Access) -> Select[Any]:
+def select_listed(access: Access) -> Select[Any]:
+    """Return a query for the alerts of runs that the caller may see, with the names and owners of the runs."""
     of_run = tables.run.c
     found = select(tables.alert, of_run.project, of_run.name, of_run.owner).join(tables.run)
     return found.where(visible_runs(access))
 
 
-def _listed(row: Any) -> ListedAlert:
+def listed_alert(row: Any) -> ListedAlert:
+    """Return the alert of a row that a query made by `select_listed` finds."""
     ack = None if row.acked_at is None else Acknowledgement(author=row.acked_by, note=row.ack_note, at=row.acked_at)
     run = RunKey(row.project, row.name)
     return ListedAlert(id=row.id, run=run, owner=row.owner, alert=ALERT_MAPPING.from_row(row), ack=ack)
@@ -187,7 +189,7 @@ def _refused(
 
 def _acknowledge(transaction: Transaction, identity: str, ack: Acknowledgement, *, access: Access) -> ListedAlert:
     table = tables.alert
-    found = _select_listed(access).where(table.c.identity == identity)
+    found = select_listed(access).where(table.c.identity == identity)
     row = transaction.connection.execute(found.order_by(table.c.id.desc()).limit(1)).one_or_none()
     if row is None:
         raise NotFound("alert", identity)
@@ -195,7 +197,7 @@ def _acknowledge(transaction: Transaction, identity: str, ack: Acknowledgement, 
         raise Conflict(f"alert {identity!r} is {row.state}; only a firing alert can be acknowledged")
     values = {"acked_by": ack.author, "acked_at": ack.at, "ack_note": ack.note}
     transaction.connection.execute(update(table).where(table.c.id == row.id).values(**values))
-    before = _listed(row).ack
+    before = listed_alert(row).ack
     write_audit(
         transaction.connection,
         access,
@@ -209,4 +211,4 @@ def _acknowledge(transaction: Transaction, identity: str, ack: Acknowledgement, 
     event = Event(kind="ack", data={"identity": identity, "author": ack.author, "note": ack.note}, at=ack.at)
     transaction.events.append((row.run_id, event))
     transaction.edited.add(row.run_id)
-    return replace(_listed(row), ack=ack)
+    return replace(listed_alert(row), ack=ack)

@@ -15,7 +15,7 @@ from trmon.domain.alerts.alert import AlertState
 from trmon.domain.alerts.delivery import Delivery, DeliveryState
 from trmon.domain.alerts.owner_change import OwnerChange, closing_delivery
 from trmon.domain.alerts.transitions import TransitionReason
-from trmon.domain.errors import Conflict, InvalidInput
+from trmon.domain.errors import Conflict, InvalidInput, NotFound, nearest_names
 from trmon.domain.identity import RunKey
 from trmon.domain.runs.run import Attempt, Run, RunState
 from trmon.store.lake.deletions import ask_for_deletion
@@ -41,6 +41,10 @@ from trmon_client.core.wire.codec import MAX_TAGS
 
 IN_FLIGHT_SECONDS = 15.0
 """How long the first attempt of a delivery may be in flight, possibly from another process."""
+
+
+MOST_COMPARED = 2000
+"""The newest runs among which a name that does not exist is looked for."""
 
 
 def notify_of_deletion(transaction: Transaction, run_id: int, *, now: float) -> None:
@@ -123,9 +127,12 @@ class Runs(Repository):
         self._registry = registry
 
     def get(self, key: RunKey, *, access: Access) -> Run:
-        """Return a run. Errors: NotFound."""
+        """Return a run. Errors: NotFound, with the nearest names of the newest runs that the caller may see."""
         with self._reader.connect() as connection:
-            return _get(connection, key, access)
+            try:
+                return _get(connection, key, access)
+            except NotFound:
+                raise NotFound("run", str(key), nearest=_nearest(connection, key, access)) from None
 
     def by_id(self, run_id: int) -> Run:
         """Return a run. Errors: NotFound."""
@@ -289,3 +296,17 @@ def _document(run: Run) -> AuditDocument:
 
 def _get(connection: Connection, key: RunKey, access: Access) -> Run:
     return read_run(connection, has_name(key), name=str(key), access=access)
+
+
+def _nearest(connection: Connection, key: RunKey, access: Access) -> list[str]:
+    """Return the runs whose names are most similar to that of a run, two at most, those of its project first."""
+    table = tables.run.c
+    newest = (
+        select(table.project, table.name).where(visible_runs(access)).order_by(table.id.desc()).limit(MOST_COMPARED)
+    )
+    rows = connection.execute(newest).all()
+    near = nearest_names(key.run, {row.name for row in rows})
+    found = sorted(
+        (row for row in rows if row.name in near), key=lambda row: (row.project != key.project, near.index(row.name))
+    )
+    return [f"{row.project}/{row.name}" for row in found[:2]]

@@ -103,6 +103,13 @@ def read_silences(connection: Connection, *, project: str, now: float) -> tuple[
     return tuple(map(_SILENCE.from_row, connection.execute(found)))
 
 
+def read_recent_silences(connection: Connection, *, since: float) -> tuple[Silence, ...]:
+    """Return the silences of all projects that ended after a time, or have not ended."""
+    return tuple(
+        map(_SILENCE.from_row, connection.execute(select(tables.silence).where(tables.silence.c.ends_at > since)))
+    )
+
+
 def _active(now: float) -> Select[Any]:
     table = tables.silence.c
     return select(tables.silence).where(table.starts_at <= now, table.ends_at > now).order_by(table.id)

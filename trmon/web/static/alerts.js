@@ -1,5 +1,6 @@
 // The alerts view: incidents and other alerts that fire, silences and past alerts; and the runbook of a rule.
 
+import { BudgetSection, limitTrial } from "./alarmbudget.js";
 import { AlertBulk, AlertFilter } from "./alertcontrols.js";
 import { AlertGroup, AlertRow, linesOf, unfolded } from "./alertrows.js";
 import { all, dialogs, episode, follow, get, leading, send, unanswered, upTo } from "./api.js";
@@ -47,6 +48,7 @@ class AlertsView {
     this.bulk = new AlertBulk(this.selection, () => this.read());
     this.firing = table("Firing", () => ((this.most += PAGE), this.draw()));
     this.silences = h("section", { class: "alerts" });
+    this.budget = new BudgetSection();
     this.past = table("Resolved", () => ((this.limit += PAGE), this.read()));
     const none = "No alert matches these filters.";
     this.none = h("p", { class: "notice row" }, h("span", { class: "quiet" }, none), action("Show all alerts", () => this.filter.clear()));
@@ -66,6 +68,7 @@ class AlertsView {
       all("/alerts", { state: "firing" }),
       query ? upTo(this.limit, "/alerts", { state: "resolved", ...query }) : { items: [], hasMore: false },
       all("/silences"),
+      this.budget.read(),
     ]);
     if (turn !== this.#asked) return;
     const known = [...firing, ...past.items];
@@ -90,7 +93,7 @@ class AlertsView {
   #frame() {
     this.#isFramed = true;
     const head = h("header", { class: "row spread" }, this.title, h("div", { class: "row" }, action("New silence", () => this.#silence())));
-    const tables = [this.firing.section, this.bulk.element, this.silences, this.past.section];
+    const tables = [this.firing.section, this.bulk.element, this.silences, this.budget.element, this.past.section];
     this.stage.show(head, this.filter.bar, this.count, this.none, tables, this.empty, unsentLine());
   }
 
@@ -237,6 +240,7 @@ function left({ starts_at: starts, ends_at: ends }) {
 export async function mountRule(stage, { live, parameters: [name] }) {
   const read = () => get(`/rules/${encodeURIComponent(name)}`);
   const rule = await read();
+  const trial = limitTrial(rule);
   stage.title(rule.title);
   stage.show(
     h("header", {}, h("h1", {}, rule.title)),
@@ -250,8 +254,13 @@ export async function mountRule(stage, { live, parameters: [name] }) {
       list(rule.fires_when.map(({ words, depth }) => h("li", { class: `deep-${Math.min(depth, 3)}` }, code(words)))),
       list(rule.terms.map((term) => h("li", {}, code(term)))),
     ),
+    trial.element,
   );
-  return follow(live, { concerns: () => false, read, fail: stage.fail, refreshMs: REFRESH_MS });
+  const stop = follow(live, { concerns: () => false, read, fail: stage.fail, refreshMs: REFRESH_MS });
+  return () => {
+    stop();
+    trial.end();
+  };
 }
 
 const list = (items) => h("ul", {}, items);
