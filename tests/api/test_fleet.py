@@ -38,7 +38,7 @@ def with_an_ill_run(run: OwnRun) -> OwnRun:
 def test_a_brief_list_has_the_newest_values_and_names_bring_the_sparklines(run: OwnRun) -> None:
     ill = with_an_ill_run(run)
     whole, brief = (fleet(run.client, project=run.key.project, brief=brief) for brief in ("false", "true"))
-    short = {"reward", "kl", "mask_rate", "expected_step_seconds"}
+    short = {"reward", "kl", "mask_rate", "expected_step_seconds", "judged_at"}
     for full, one in zip(whole, brief, strict=True):
         assert {name: one[name] for name in one if name not in short} == {
             name: full[name] for name in full if name not in short

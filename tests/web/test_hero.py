@@ -212,8 +212,8 @@ def test_a_signal_that_no_chart_draws_gets_one_where_a_finding_is_of_it(evaluate
             const { catalogueOfSignals, signalsOf } = await import("/assets/any/panels.js");
             await catalogueOfSignals();
             const names = new Set(["reward_mean", "grad_norm", "reward_std"]);
-            const titles = (lead) => signalsOf(names, lead).map(({ title }) => title);
-            return ["grad_norm", "reward_std", "lr", null].map(titles);
+            const titles = (evidence) => signalsOf(names, evidence).map(({ title }) => title);
+            return [["grad_norm"], ["reward_std"], ["lr"], []].map(titles);
         }"""
     )
     assert titles == [
@@ -307,7 +307,7 @@ def test_hovering_names_lines_units_and_events(reading: Reading) -> None:
     tip = figure.locator(".tip")
     expect(tip).to_contain_text(re.compile(r"step \d+, .+\nengines \S+ nats\nstaleness \S+ nats\ntotal \S+ nats\n"))
     expect(tip).to_contain_text(f"{since}: stale rollouts")
-    expect(figure.locator("figcaption .strong")).to_have_text(re.compile(r"^\S+ · \S+ · \S+$"))
+    expect(figure.locator("figcaption .strong .at")).to_have_text(re.compile(r"^\S+ · \S+ · \S+$"))
     page.get_by_role("heading", name="stale-8b").hover()
     expect(tip).to_be_hidden()
 

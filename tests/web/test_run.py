@@ -20,7 +20,7 @@ pytestmark = pytest.mark.server("chromium")
 
 PATH = "/runs/math/stale-8b"
 PANELS = [
-    *("Version lag", "Reward", "KL", "Effective samples", "χ²", "Masked, by reason", "Engines agree"),
+    *("Version lag", "Engines agree", "Effective samples", "χ²", "Reward", "KL", "Masked, by reason"),
     *("Response length", "Gradient norm", "Risk of collapse", "Gradient noise", "Entropy", "Pull on the entropy"),
     "Router flips",
 ]
@@ -97,7 +97,9 @@ def test_a_click_on_a_chart_opens_the_sequences_of_its_step(reading: Reading) ->
 
 def test_a_healthy_run_says_so_with_its_reward_and_nothing_more(reading: Reading) -> None:
     card = reading("/runs/math/healthy-8b").page.get_by_label("Diagnosis")
-    expect(card).to_have_text(re.compile(r"^Healthy: reward 0\.\d+ to 0\.\d+Copy link$"))
+    expect(card).to_have_text(
+        re.compile(r"^Healthy: reward 0\.\d+ to 0\.\d+Judged to step 19 of 19, \d+ \w+ agoCopy link$")
+    )
 
 
 def test_the_reason_of_a_verdict_may_be_a_remark_in_parentheses(evaluate: Evaluate) -> None:
@@ -143,11 +145,15 @@ def test_an_isolated_value_is_drawn_as_a_point(evaluate: Evaluate) -> None:
     assert blue > 10
 
 
-def test_every_chart_is_drawn_with_its_axis_and_that_of_the_finding_is_first_and_outlined(reading: Reading) -> None:
+def test_every_chart_is_drawn_with_its_axis_and_those_of_evidence_are_first_and_outlined(reading: Reading) -> None:
     page = reading(PATH).page
     expect(page.get_by_label("Charts").locator("h2")).to_have_text(PANELS)
     page.wait_for_function(DRAWN, arg=len(PANELS))
-    expect(page.locator('.charts [data-evidence="watch"] h2')).to_have_text(["Version lag"])
+    outlined = page.locator('.charts [data-evidence="watch"]')
+    expect(outlined.locator("h2")).to_have_text(PANELS[:4])
+    expect(outlined.locator(".tag")).to_have_text(
+        ["stale rollouts", "stale rollouts", "variance blow-up", "moderate drift"]
+    )
     expect(page.locator("figure", has_text="Engines agree")).to_contain_text("healthy > 0.97")
     for words in (
         r"^Reward, chart: newest 0\.\d+, from 0\.\d+ to 0\.\d+; steps 0 to 39$",

@@ -43,7 +43,7 @@ def list_fleet(
     service: Service,
     project: Annotated[str | None, Query(max_length=128)] = None,
     archived: bool = False,
-    brief: Annotated[bool, Query(description="Only the newest value of `reward` and `kl`, and short numbers.")] = False,
+    brief: Annotated[bool, Query(description="Short numbers, the newest `reward` and `kl`, no `judged_at`.")] = False,
     after: After = None,
     limit: Limit = 100,
 ) -> ItemPage[RunStatus]:
@@ -100,9 +100,10 @@ def _newest_alone(line: SparklineInfo | None) -> SparklineInfo | None:
 
 
 def _brief(status: RunStatus) -> RunStatus:
-    """Return the same with the newest values in place of sparklines, and numbers as short as those."""
+    """Return the same with the newest values in place of sparklines, short numbers, and no time of judging."""
     return replace(
         status,
+        judged_at=None,
         reward=_newest_alone(status.reward),
         kl=_newest_alone(status.kl),
         mask_rate=_shortened(status.mask_rate),
@@ -143,6 +144,7 @@ def _run_status(
         expected_step_seconds=expected_step_seconds,
         warnings=[warning.text for warning in run.warnings],
         judged_step=judgement.place.step if judgement else None,
+        judged_at=judgement.at if judgement else None,
         behind=behind_info(backlog, judgement, now=now),
         verdict=VerdictInfo.from_fields(judged.verdict, need=judged.need, counts_as=judged.counts_as),
         incident=newest_incident_info(incident, run),

@@ -166,8 +166,9 @@ class RunProcessor:
     def _view(self, now: float) -> RunView:
         run = self._run
         judgement = judgement_of(run.pipeline_state, run.context.pass_context(now))
-        if judgement is not None and run.context.history.is_unavailable:
-            judgement = structs.replace(judgement, notes=(HISTORY_UNAVAILABLE, *judgement.notes))
+        if judgement is not None:
+            notes = (HISTORY_UNAVAILABLE,) if run.context.history.is_unavailable else ()
+            judgement = structs.replace(judgement, at=now, notes=(*notes, *judgement.notes))
         return RunView(
             run=run.context.run,
             row=run.gauge_row,

@@ -79,6 +79,7 @@ class RunStatus(NamedRun, frozen=True, kw_only=True):
         int | None,
         says("The newest step that the verdict covers: one is judged when the next is closed; null before the first."),
     ] = None
+    judged_at: Annotated[float | None, says("When the verdict was made; null if that is not known.")] = None
     behind: Annotated[BehindInfo | None, says("How far the judging is behind; null up to 5 seconds.")] = None
     verdict: VerdictInfo
     incident: Annotated[IncidentInfo | None, says("The newest incident; null without one.")] = None

@@ -198,6 +198,11 @@ def test_what_stood_for_long_before_does_not_lead_a_collapse() -> None:
     assert leader.finding == "reward_collapse"
 
 
+def test_a_finding_whose_signal_the_run_does_not_have_is_shown_by_its_evidence() -> None:
+    (found,) = judged(with_values(healthy(40), eos_tokens=0.0)).findings
+    assert (found.clause, found.chart) == ("no_end", "eos_tokens")
+
+
 def test_a_prediction_does_not_lead_a_finding() -> None:
     rows = with_values(healthy(120), collapse_risk=0.9, collapse_risk_outside=0.0)
     alone = folded(rows)

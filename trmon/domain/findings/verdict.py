@@ -101,7 +101,7 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
     """What a judge says of a run at its newest row; `findings` stand, the leading one first, `over` have ended.
 
     `since` is the onset of the illness, `last_good` the last good row before it. `notes` are sentences without a
-    finding. `at_top`: whether the reward is at its top.
+    finding. `at_top`: whether the reward is at its top. `at` is when it was made; None of a log, or if it is not known.
     """
 
     word: Word
@@ -118,6 +118,7 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
     measures_training: bool = False
     at_top: bool = False
     notes: tuple[str, ...] = ()
+    at: float | None = None
 
     @property
     def lead(self) -> Found | None:
@@ -254,9 +255,10 @@ def judge_run(state: JudgeState, catalogue: Catalogue) -> Judgement | None:
 
 
 def _found_in(state: JudgeState, spell: Spell, catalogue: Catalogue) -> Found:
-    """Return a spell in words, with the signal to look at of those that the run has."""
+    """Return a spell in words, with the chart of a signal that the run has: of its clause, or else of its evidence."""
     found = found_of(spell, catalogue)
-    return msgspec.structs.replace(found, chart=_source(state, found.chart))
+    named = (*sources_of(found.chart), *(one.signal for one in spell.evidence))
+    return msgspec.structs.replace(found, chart=next(filter(state.signals.__contains__, named), found.chart))
 
 
 def found_of(spell: Spell, catalogue: Catalogue) -> Found:

@@ -7,22 +7,61 @@ import { range } from "./panels.js";
 import { Canvas } from "./plot.js";
 import { clock, number, percent, step } from "./words.js";
 
+const ENOUGH_STEPS = 20;
+const LEVEL = 0.02; // Of the largest size: less would be a line without a shape.
+
+/** Return a text that another one covers while the cursor is on a chart, so that it takes as much room as before. */
+function reading(look) {
+  const [rest, over] = [h("span", {}), h("span", { class: "at" })];
+  const show = (text, isAtCursor) => {
+    over.textContent = isAtCursor ? text : "";
+    if (!isAtCursor) rest.textContent = text;
+  };
+  return { element: h("span", { class: `reading ${look}` }, rest, over), show };
+}
+
 /** A subclass implements `say(at)`, which shows the values at the cursor, or the newest ones if `at` is null, and
  *  `lines(at)`, which returns the step and each value with its name and unit, and `rows()`, the drawn data as a table. */
 class Figure {
-  now = h("span", { class: "strong" });
-  against = h("span", { class: "quiet" });
+  now = reading("strong");
+  against = reading("quiet");
   legend = h("span", {});
+  tag = h("span", { class: "tag" });
 
-  constructor({ uPlot, chartData, open, title, note, label = title }) {
+  constructor({ uPlot, chartData, panel, open, label = panel.title }) {
+    const { title, note } = panel;
     const where = h("span", { class: "plot" });
     const below = h("span", { class: "note" }, note && `${note}\u2003`, this.legend);
     const menu = exportMenu(title, { rows: () => this.rows(), canvas: () => where.querySelector("canvas") });
-    const words = [h("span", { class: "row tight" }, h("h2", {}, title), menu), this.now, below, this.against];
-    this.chartData = chartData;
-    this.element = h("figure", { class: "card panel" }, h("figcaption", {}, words), where);
+    const words = [h("span", { class: "row tight" }, h("h2", {}, title), menu), this.now.element, below, this.against.element];
+    Object.assign(this, { chartData, panel });
+    this.element = h("figure", { class: "card panel" }, this.tag, h("figcaption", {}, words), where);
     const told = { said: (at) => this.say(at), lines: (at) => this.lines(at) };
     this.canvas = new Canvas(where, { uPlot, chartData, open, label, ...told });
+  }
+
+  /** Outline the chart, and say of what it is evidence; the finding that leads comes first. */
+  mark() {
+    const [, found] = [...this.chartData.evidence].find(([name]) => this.panel.names.includes(name)) ?? [];
+    this.element.dataset.evidence = found?.kind ?? "";
+    this.tag.textContent = found?.title ?? "";
+  }
+
+  /** Whether its lines are level or empty over the whole run, and none is evidence. */
+  get isQuiet() {
+    const { exact, signals, step: steps } = this.chartData.whole;
+    if (this.panel.stays || this.element.dataset.evidence) return false;
+    return this.panel.names.every((name) => {
+      const { mean = [], min = [], max = [] } = signals[name] ?? {};
+      return this.isFlat(exact ? mean : [...min, ...max], steps.length);
+    });
+  }
+
+  /** Whether a line has no value or, once there are enough steps, is nearly level. */
+  isFlat(line, n) {
+    const known = line.filter((value) => value !== null);
+    const [least, most] = [Math.min(...known), Math.max(...known)];
+    return !known.length || (n >= ENOUGH_STEPS && most - least <= LEVEL * Math.max(Math.abs(least), Math.abs(most)));
   }
 
   range() {
@@ -43,15 +82,15 @@ const BASELINE_POINTS = 20;
 export class Chart extends Figure {
   limits = []; // The horizontal lines, each a value `at` which something is told, and its `kind`, watch or act.
 
-  constructor({ uPlot, chartData, panel, open }) {
-    super({ uPlot, chartData, open, title: panel.title, note: panel.note });
-    this.panel = panel;
-    this.healthy = chartData.catalogue.get(panel.names[0])?.healthy ?? "";
+  constructor(given) {
+    super(given);
+    this.healthy = given.chartData.catalogue.get(given.panel.names[0])?.healthy ?? "";
   }
 
-  /** Whether the chart draws a signal. */
-  shows(name) {
-    return this.panel.names.includes(name);
+  /** A line outside the healthy range is not quiet, however level. */
+  isFlat(line, n) {
+    const [least, most] = range(this.healthy) ?? [-Infinity, Infinity];
+    return super.isFlat(line, n) && line.every((value) => value === null || (value >= least && value <= most));
   }
 
   /** Draw the limits that findings name on the scale of the chart, and the healthy range of the run. */
@@ -71,6 +110,7 @@ export class Chart extends Figure {
     this.canvas.make({
       n: panel.lines.length,
       banded: !this.chartData.series.exact,
+      smoothed: this.chartData.smoothing > 0,
       log: panel.floor !== undefined,
       from: panel.from,
       to: panel.to,
@@ -86,12 +126,14 @@ export class Chart extends Figure {
   }
 
   data() {
-    const { series } = this.chartData;
-    if (this.canvas.banded !== !series.exact) return this.make();
+    const { series, smoothing } = this.chartData;
+    const { banded, smoothed } = this.canvas.form;
+    if (banded !== !series.exact || smoothed !== smoothing > 0) return this.make();
     const columns = this.panel.names.flatMap((name) => {
       const { mean, min, max } = series.signals[name];
       const isThere = this.#has(mean);
-      return (series.exact ? [mean] : [mean, min, max]).map((values) => this.#drawable(values, isThere));
+      const [line, ...edges] = (series.exact ? [mean] : [mean, min, max]).map((values) => this.#drawable(values, isThere));
+      return smoothed ? [line, averaged(line, smoothing), ...edges] : [line, ...edges];
     });
     this.canvas.data([series.step, ...columns]);
     this.#name(series);
@@ -111,13 +153,13 @@ export class Chart extends Figure {
     const { series } = this.chartData;
     const values = this.panel.names.map((name) => series.signals[name].mean);
     if (at !== null) {
-      this.now.textContent = values.map((column) => number(column[at])).join(" · ");
-      this.against.textContent = `step ${step(series.step[at])}`;
+      this.now.show(values.map((column) => number(column[at])).join(" · "), true);
+      this.against.show(`step ${step(series.step[at])}`, true);
       return;
     }
     const end = series.step.findLastIndex((step, i) => values[0][i] !== null && step <= this.chartData.view[1]);
-    this.now.textContent = number(values[0][end]);
-    this.against.textContent = this.chartData.isAtEnd || end < 0 ? this.reference() : `step ${step(series.step[end])}`;
+    this.now.show(number(values[0][end]));
+    this.against.show(this.chartData.isAtEnd || end < 0 ? this.reference() : `step ${step(series.step[end])}`);
     this.canvas.describe(this.#summary(values));
   }
 
@@ -181,6 +223,16 @@ export class Chart extends Figure {
   }
 }
 
+/** Return the exponential moving average of the known values, without the bias of its start; the unknown stay unknown. */
+export function averaged(values, weight) {
+  let [sum, whole] = [0, 0];
+  return values.map((value) => {
+    if (value === null) return null;
+    [sum, whole] = [weight * sum + (1 - weight) * value, weight * whole + (1 - weight)];
+    return sum / whole;
+  });
+}
+
 /** Units that are no more than a number are not told. */
 const PLAIN = new Set(["ratio", "fraction", "probability", "cosine", "norm", "rate", "chi2", "reward", undefined]);
 const unitWords = (unit) => (PLAIN.has(unit) ? "" : ` ${unit}`);
@@ -191,12 +243,13 @@ export class ReasonsChart extends Figure {
   #found = { steps: [], mask_rate: [], reasons: {} };
   #asked = 0;
 
-  constructor({ uPlot, chartData, open }) {
-    super({ uPlot, chartData, open, title: "Masked, by reason", label: "Masked" });
+  constructor(given) {
+    super({ ...given, label: "Masked" });
   }
 
-  shows(name) {
-    return name === "mask_rate";
+  /** Whether nothing is masked: a chart on which everything always is, is level and not quiet. */
+  isFlat(line) {
+    return line.every((value) => !value);
   }
 
   make() {
@@ -255,8 +308,8 @@ export class ReasonsChart extends Figure {
   say(at) {
     const { steps, mask_rate: rates } = this.#found;
     const place = at === null ? rates.length - 1 : at;
-    this.now.textContent = percent(rates[place]);
-    this.against.textContent = at === null ? `initially ${percent(rates[0])}` : `step ${step(steps[place])}`;
+    this.now.show(percent(rates[place]), at !== null);
+    this.against.show(at === null ? `initially ${percent(rates[0])}` : `step ${step(steps[place])}`, at !== null);
   }
 }
 

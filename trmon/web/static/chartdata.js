@@ -1,12 +1,14 @@
 // The data behind a run's charts: signals over the displayed steps, the events at each step, and the state in the address.
 
 import { unanswered, get } from "./api.js";
-import { leadOf, storyOf } from "./findings.js";
+import { evidenceOf, storyOf } from "./findings.js";
 import { catalogueOfSignals, signalsOf } from "./panels.js";
 
 export const POINTS = 320; // About one a pixel of a chart: more would only weigh.
 const WAIT_MS = 120;
 const LEAST_STEPS = 10;
+const SMOOTHING = "trmon.smoothing";
+export const MOST_SMOOTHING = 0.99;
 
 const NOTHING = { exact: true, step: [], count: [], closed_at: [], signals: {} };
 
@@ -15,17 +17,18 @@ export class ChartData extends EventTarget {
   whole = NOTHING; // The series over all steps.
   chosen = null;
   markers = [];
-  interval = null; // The steps in which the leading finding began.
+  interval = null; // The steps in which the run broke.
+  evidence = new Map();
   kind = "watch"; // How urgent it is: act or watch.
   panels = [];
   extent = [0, 1];
   view = [0, 1];
   byTime = false;
+  smoothing = Math.min(Number(localStorage.getItem(SMOOTHING)) || 0, MOST_SMOOTHING);
   #timer = null;
   #asked = null;
   #fits = true;
   names = new Set();
-  #lead = null;
   #arranged = "";
 
   constructor(path, given) {
@@ -41,6 +44,13 @@ export class ChartData extends EventTarget {
     this.byTime = byTime;
     write({ by: byTime ? "time" : null }, this.path);
     this.dispatchEvent(new Event("axis"));
+  }
+
+  /** Draw an exponential moving average of this weight over the lines, or none with 0; this browser keeps it. */
+  smooth(weight) {
+    this.smoothing = weight;
+    localStorage.setItem(SMOOTHING, weight);
+    this.dispatchEvent(new Event("smoothing"));
   }
 
   /** Return where a step lies on the horizontal axis: itself, or when it closed in seconds since the epoch. */
@@ -123,7 +133,7 @@ export class ChartData extends EventTarget {
     const { run, judged, alerts, policies, notes } = facts;
     this.kind = judged.verdict.kind === "act" ? "act" : "watch";
     this.interval = storyOf(facts)?.interval ?? null;
-    this.#lead = leadOf(facts.diagnosis)?.chart ?? null;
+    this.evidence = evidenceOf(facts.diagnosis, this.kind);
     this.#arrange();
     this.extent = [this.extent[0], Math.max(this.extent[1], this.#fits ? 0 : run.last_step)];
     const of = alerts.items.filter((alert) => alert.severity !== "info");
@@ -151,12 +161,12 @@ export class ChartData extends EventTarget {
     this.#arrange();
   }
 
-  /** Order the panels, unless neither the signals nor the one to look at first are others. */
+  /** Order the panels, unless neither the signals nor those to look at first are others. */
   #arrange() {
-    const key = `${this.names.size} ${this.#lead}`;
+    const key = [this.names.size, ...this.evidence.keys()].join();
     if (key === this.#arranged) return;
     this.#arranged = key;
-    this.panels = signalsOf(this.names, this.#lead);
+    this.panels = signalsOf(this.names, [...this.evidence.keys()]);
   }
 
   /** Read the displayed range; a newer request replaces one that is in flight. */

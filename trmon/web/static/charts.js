@@ -2,14 +2,20 @@
 
 import { Chart, ReasonsChart } from "./chart.js";
 import { figures, fill, h, refill } from "./dom.js";
-import { leadOf } from "./findings.js";
+import { MOST_SMOOTHING } from "./chartdata.js";
 import { signalWords } from "./panels.js";
 import { plot } from "./plot.js";
 import { percent, plural, step } from "./words.js";
 
+const QUIET = "trmon.quiet";
+
 export class Charts {
   element = h("section", { class: "charts", "aria-label": "Charts" });
   #charts = [];
+  #quiet = [];
+  #silent = h("div", { class: "charts" });
+  #count = h("summary", {});
+  #fold = h("details", { class: "silent", ontoggle: () => localStorage.setItem(QUIET, this.#fold.open ? "open" : "") });
   #panels = null;
   #facts = null;
 
@@ -20,6 +26,9 @@ export class Charts {
     chartData.addEventListener("series", () => this.#draw());
     chartData.addEventListener("markers", () => this.redraw());
     chartData.addEventListener("axis", () => this.#each((chart) => chart.make()));
+    chartData.addEventListener("smoothing", () => this.#each((chart) => chart.data()));
+    this.#fold.append(this.#count, this.#silent);
+    this.#fold.open = localStorage.getItem(QUIET) === "open";
     this.theme = () => this.#each((chart) => chart.make());
     this.system = matchMedia("(prefers-color-scheme: dark)");
     this.system.addEventListener("change", this.theme);
@@ -29,7 +38,7 @@ export class Charts {
   /** Take the room of the charts that will be drawn. */
   takeRoom() {
     const n = this.chartData.panels.length;
-    if (n) fill(this.element, figures(n + 1));
+    if (n) fill(this.element, figures(n));
   }
 
   /** Draw the charts once the library is loaded. */
@@ -42,11 +51,10 @@ export class Charts {
     this.#each((chart) => chart.redraw());
   }
 
-  /** Outline the chart of the finding that leads, and draw the limits; tell that of the risk what drives it. */
+  /** Outline the charts of what is evidence, and draw the limits; tell that of the risk what drives it. */
   outline(facts) {
     this.#facts = facts;
-    const lead = leadOf(facts.diagnosis);
-    this.#each((chart) => (chart.element.dataset.evidence = lead && chart.shows(lead.chart) ? this.chartData.kind : ""));
+    this.#each((chart) => chart.mark());
     this.#each((chart) => chart.learn?.(facts));
   }
 
@@ -60,20 +68,34 @@ export class Charts {
     if (!this.uPlot) return;
     if (this.#panels !== this.chartData.panels && this.chartData.panels.length) this.#frame();
     this.#each((chart) => chart.data());
+    this.#place();
   }
 
   #frame() {
     const { uPlot, chartData, open } = this;
     this.#panels = chartData.panels;
     this.#each((chart) => chart.end());
-    this.#charts = chartData.panels.map((panel) => new (panel.isRisk ? RiskChart : Chart)({ uPlot, chartData, panel, open }));
-    this.#charts.splice(5, 0, new ReasonsChart({ uPlot, chartData, open }));
-    fill(
-      this.element,
-      this.#charts.map((chart) => chart.element),
-    );
+    this.#charts = chartData.panels.map((panel) => new (KINDS[panel.kind] ?? Chart)({ uPlot, chartData, panel, open }));
+    this.#each((chart) => chart.mark());
+    this.#quiet = this.#charts;
+    this.#silent.replaceChildren();
+    fill(this.element, this.#fold);
+    this.#place();
     this.#each((chart) => chart.make());
     if (this.#facts) this.outline(this.#facts);
+  }
+
+  /** Put quiet charts into the fold; one that is not quiet any more leaves it, and none goes back. */
+  #place() {
+    const quiet = this.#quiet.filter((chart) => chart.isQuiet);
+    if (quiet.length === this.#quiet.length && this.#silent.childElementCount === quiet.length) return;
+    const woken = this.#quiet.filter((chart) => !quiet.includes(chart));
+    this.#quiet = quiet;
+    this.#fold.before(...woken.map(({ element }) => element));
+    this.#fold.hidden = !quiet.length;
+    const titles = quiet.map(({ panel }) => panel.title).join(", ");
+    fill(this.#count, h("span", { class: "strong" }, plural(quiet.length, "quiet signal")), h("span", { class: "quiet" }, titles));
+    fill(this.#silent, quiet.map(({ element }) => element));
   }
 
   #each(act) {
@@ -106,6 +128,8 @@ class RiskChart extends Chart {
     return this.#risk ? `warns at ${percent(this.#risk.warn_at)}, pages at ${percent(this.#risk.page_at)}` : "";
   }
 }
+
+const KINDS = { reasons: ReasonsChart, risk: RiskChart };
 
 function explained(risk, hasEnded) {
   const shown = [...risk.drivers].sort((a, b) => Math.abs(b.log_odds) - Math.abs(a.log_odds)).slice(0, SHOWN);
@@ -160,17 +184,20 @@ export class RangeBar {
       h("button", { onclick: () => chartData.drawBy(byTime) }, byTime ? "Time" : "Steps"),
     );
     const axes = h("span", { class: "row joined", role: "group", "aria-label": "Horizontal axis" }, this.axes);
+    this.weight = h("output", {});
+    const oninput = () => chartData.smooth(this.slider.valueAsNumber);
+    this.slider = h("input", { type: "range", min: 0, max: MOST_SMOOTHING, step: 0.01, oninput });
+    const title = "exponential moving average";
+    const smoothing = h("label", { class: "row tight quiet smoothing", title }, "Smoothing", this.slider, this.weight);
     const form = h(
       "form",
       { class: "row", onsubmit: (event) => this.#ask(event) },
       this.field,
       h("button", {}, "Open step"),
     );
-    const parts = [this.all, this.newest, nearer, wider, axes, this.words, form];
+    const parts = [this.all, this.newest, nearer, wider, axes, smoothing, this.words, form];
     this.element = h("div", { class: "row rangebar", role: "toolbar", "aria-label": "Steps" }, parts);
-    chartData.addEventListener("view", () => this.draw());
-    chartData.addEventListener("series", () => this.draw());
-    chartData.addEventListener("axis", () => this.draw());
+    for (const change of ["view", "series", "axis", "smoothing"]) chartData.addEventListener(change, () => this.draw());
   }
 
   draw() {
@@ -178,6 +205,9 @@ export class RangeBar {
     this.words.textContent = `steps ${step(view[0])} to ${step(view[1])}`;
     this.all.setAttribute("aria-pressed", String(view[0] <= extent[0] && view[1] >= extent[1]));
     this.axes.forEach((button, i) => button.setAttribute("aria-pressed", String(this.chartData.byTime === Boolean(i))));
+    this.slider.value = this.chartData.smoothing;
+    this.weight.value = this.chartData.smoothing ? this.chartData.smoothing.toFixed(2) : "off";
+    this.slider.setAttribute("aria-valuetext", this.weight.value);
     for (const button of this.newest) button.hidden = extent[1] - extent[0] <= Number(button.dataset.steps);
     if (document.activeElement !== this.field) this.field.value = chosen ?? "";
   }

@@ -4,7 +4,7 @@ import { follow, get } from "./api.js";
 import { fill, h } from "./dom.js";
 import { catalogueOfSignals, signalWords } from "./panels.js";
 import { decades, inks, plot } from "./plot.js";
-import { capital, kindWords, number, span, step } from "./words.js";
+import { capital, kindWords, number, span, step, tickLabels } from "./words.js";
 
 const REFRESH_MS = 5000;
 const LETTERS = "ABCDEFGH";
@@ -230,7 +230,7 @@ class CompareChart {
           ...axis,
           size: 50,
           space: 30,
-          values: (_, at) => at.map((value) => (value === null ? "" : number(value))),
+          values: (_, at) => tickLabels(at),
           ...(isLog ? { splits: decades, filter: (_, at) => at } : {}),
         },
       ],

@@ -3,7 +3,7 @@
 import { unanswered } from "./api.js";
 import { ThresholdEditor } from "./bounds.js";
 import { BudgetSection } from "./budget.js";
-import { h, lines } from "./dom.js";
+import { fill, h, lines } from "./dom.js";
 import { Heatmap } from "./heatmap.js";
 import { policiesCard, policyHistory } from "./policies.js";
 import { StepPanel } from "./step.js";
@@ -22,11 +22,15 @@ export class Details {
     this.budget = new BudgetSection(path);
     this.panel = new StepPanel(path, open);
     const upper = h("div", { class: "lower" }, this.heat.element, h("div", { class: "stack" }, this.policies, this.versions));
-    this.elements = [upper, this.budget.element, this.panel.element];
+    const none = h("p", { class: "card panel quiet", hidden: true }, "No sequences: this run reports scalars alone.");
+    Object.assign(this, { upper, none, elements: [upper, none, this.budget.element, this.panel.element] });
   }
 
   show(facts) {
     const { chartData, path, again } = this;
+    this.upper.hidden = chartData.names.size > 0 && !chartData.names.has("mask_rate");
+    this.none.hidden = !this.upper.hidden;
+    if (this.upper.hidden) return fill(this.policies);
     policyHistory(this.versions, facts, { path, again });
     policiesCard(this.policies, facts, { chartData, path, again }).catch(unanswered);
   }

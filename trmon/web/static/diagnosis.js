@@ -3,8 +3,9 @@
 import { dialogs, get, leading } from "./api.js";
 import { action, copyButton, fill, h, refill } from "./dom.js";
 import { leadOf, storyOf } from "./findings.js";
+import { fresh } from "./freshness.js";
 import { Timeline } from "./timeline.js";
-import { ago, capital, clock, now, number, percent, plural, step, verdictWords } from "./words.js";
+import { ago, capital, clock, now, number, percent, plural, span, step, verdictWords } from "./words.js";
 
 const SILENT = "2"; // Hours; the default of the silence dialog.
 
@@ -15,16 +16,22 @@ export class DiagnosisCard {
   #said = null;
   #closed = { step: null, at: null };
   #when = null;
+  #status = null;
+  #judged = h("p", { class: "judged quiet" });
 
   /** `open` opens a step; `again` reads the facts anew after an action. */
   constructor(chartData, { open, again }) {
     Object.assign(this, { chartData, open, again });
     this.timeline = new Timeline(chartData, open);
+    this.tick = () => this.#tick();
+    fresh.addEventListener("change", this.tick);
   }
 
   /** Show the facts, unless they are unchanged; the time at which the run broke is shown once it is read. */
   async show(facts) {
     const story = storyOf(facts);
+    this.#status = facts.judged;
+    this.#tick();
     this.timeline.show(story, facts.run.last_step);
     const isKnown = !story || this.#closed.step === story.began;
     const closed = isKnown ? this.#closed : { step: story.began, at: undefined };
@@ -43,6 +50,15 @@ export class DiagnosisCard {
 
   end() {
     this.timeline.end();
+    fresh.removeEventListener("change", this.tick);
+  }
+
+  /** Write how old the verdict is, each second. */
+  #tick() {
+    const words = this.#status && judgedWords(this.#status);
+    if (!words || words === this.#judged.textContent) return;
+    this.#judged.textContent = words;
+    this.#judged.classList.toggle("behind", this.#status.behind !== null);
   }
 
   #update(facts, story) {
@@ -63,7 +79,7 @@ export class DiagnosisCard {
     const { diagnosis } = facts;
     this.#when = h("span", {}, closingWords(this.#closed.at));
     const words = [
-      headline(facts.judged.verdict),
+      [headline(facts.judged.verdict), this.#judged],
       diagnosis?.circumstances.map((one) => h("p", {}, h("span", { class: "strong" }, `${one.summary}. `), one.fix)),
       riskLine(facts),
       diagnosis && cause(diagnosis, facts.judged.verdict),
@@ -87,6 +103,14 @@ export class DiagnosisCard {
 function headline(verdict) {
   const [kind, why] = verdictWords(verdict);
   return h("p", { class: "headline claim" }, h("span", { class: `kind kind-${verdict.kind}` }, kind), h("span", {}, why));
+}
+
+/** Return how far the verdict goes, and last, where it moves nothing, how old it is. */
+export function judgedWords({ behind, judged_at: at, judged_step: judged, step: newest }) {
+  if (behind) return capital(behind.words);
+  if (judged === null) return "";
+  const of = newest >= judged ? ` of ${step(newest)}` : ""; // A new attempt may have begun.
+  return `Judged to step ${step(judged)}${of}${at ? `, ${span(Math.max(now() - at, 1))} ago` : ""}`;
 }
 
 /** The finding that leads, with its title and steps unless the verdict says them. */

@@ -1,4 +1,5 @@
-// What a diagnosis means for the charts: the finding that leads, the steps in which it began, and the limits that it crossed.
+// What a diagnosis means for the charts: the finding that leads, the steps in which the run broke, the signals that are
+// evidence, and the limits that they crossed.
 
 const PREDICTION = "collapse_risk"; // Nothing has broken yet.
 const REWARD = ["reward_collapse", "reward_decline"];
@@ -12,17 +13,33 @@ export function storyOf({ diagnosis }) {
   const lead = leadOf(diagnosis);
   const began = diagnosis?.since_step ?? null;
   if (!lead || began === null || lead.finding === PREDICTION) return null;
+  const good = diagnosis.last_good_step;
   const fell = diagnosis.findings.find((one) => REWARD.includes(one.finding));
   return {
     began,
     found: lead.found_step,
     beyond: lead.beyond_step,
-    interval: [diagnosis.last_good_step ?? began, lead.beyond_step ?? lead.found_step],
+    interval: [good !== null && good < began ? good : began, lead.found_step], // The last good one may be an earlier attempt's.
     fromStart: lead.from_start,
-    lastGood: diagnosis.last_good_step,
+    lastGood: good,
     rewardFell: fell && fell !== lead ? fell.since_step : null,
     lead,
   };
+}
+
+const kindOf = (severity) => (severity === "page" ? "act" : "watch");
+
+/** Return the signals to draw first, by name, each with the `title` and the `kind` of what it is evidence of: those of the
+ *  finding that leads, the chart of each other one, and without a finding what is outside its healthy range. */
+export function evidenceOf(diagnosis, leadKind) {
+  const lead = leadOf(diagnosis);
+  const found = new Map();
+  const add = (name, title, kind) => found.has(name) || found.set(name, { title, kind });
+  if (!lead) for (const { signal } of diagnosis?.outside ?? []) add(signal, "outside its healthy range", "watch");
+  else for (const name of [lead.chart, ...lead.evidence.map(({ signal }) => signal)]) add(name, lead.title, leadKind);
+  const counted = lead ? diagnosis.findings.filter(({ severity }) => severity !== "info") : [];
+  for (const { chart, title, severity } of counted) add(chart, title, kindOf(severity));
+  return found;
 }
 
 /** Return the limits of findings that stand on the scale of one of the named signals, each `at` a value with its `kind`. */
@@ -30,7 +47,7 @@ export function limitsOf(diagnosis, names) {
   const limits = (diagnosis?.findings ?? []).flatMap(({ severity, evidence }) =>
     evidence
       .filter((item) => names.includes(item.signal) && isOnScale(item))
-      .map(({ limit: at }) => ({ at, kind: severity === "page" ? "act" : "watch" })),
+      .map(({ limit: at }) => ({ at, kind: kindOf(severity) })),
   );
   return limits.filter(({ at }, i) => limits.findIndex((other) => other.at === at) === i);
 }

@@ -3,7 +3,7 @@
 import { get } from "./api.js";
 import { fill, h } from "./dom.js";
 import { inks } from "./plot.js";
-import { number, percent, step } from "./words.js";
+import { number, percent, step, tickLabels } from "./words.js";
 
 const WAIT_MS = 350;
 const FOLLOW_MS = 10_000; // Each response re-reads stored sequences: too expensive for every step of a fast run.
@@ -124,6 +124,7 @@ export class Heatmap extends EventTarget {
 
   #say() {
     const { criteria, chosen, steps, counts } = this.#found;
+    this.where.hidden = !chosen;
     if (!chosen) return fill(this.note, "no stored sequences in these steps");
     const read = ({ statistic, pair, where }) => [statistic, pair, where].join();
     fill(
@@ -278,10 +279,8 @@ function labels({ ctx, ink, found, x, y, width, from, to }) {
   ctx.fillStyle = ink.quiet;
   ctx.font = "11px system-ui, sans-serif";
   ctx.textAlign = "right";
-  for (let tick = 0; tick <= TICKS; tick++) {
-    const edge = edges[Math.round((tick / TICKS) * (edges.length - 1))];
-    ctx.fillText(number(Number(edge)), LEFT - 6, Math.min(Math.max(y(edge) + 4, 10), HEIGHT - BOTTOM));
-  }
+  const shown = Array.from({ length: TICKS + 1 }, (_, tick) => Number(edges[Math.round((tick / TICKS) * (edges.length - 1))]));
+  tickLabels(shown).forEach((words, i) => ctx.fillText(words, LEFT - 6, Math.min(Math.max(y(shown[i]) + 4, 10), HEIGHT - BOTTOM)));
   ctx.textAlign = "center";
   const by = round((to - from) / TICKS);
   for (let at = Math.ceil(from / by) * by; at <= to; at += by) {

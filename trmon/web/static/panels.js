@@ -8,7 +8,7 @@ const ENGINES = ["mismatch", "total"];
 
 /** A panel with a `floor` has a logarithmic scale: smaller values count as zero, and estimates may be negative. */
 const PANELS = [
-  { title: "Reward", note: "mean", lines: [own("reward_mean", "mean")], reference: "peak" },
+  { title: "Reward", note: "mean", lines: [own("reward_mean", "mean")], reference: "peak", stays: true },
   {
     title: "KL",
     note: "k3, nats per token",
@@ -31,6 +31,7 @@ const PANELS = [
     lines: [pair("chi2_token", PRIMARY, "mean"), pair("chi2_token_p95", PRIMARY, "p95 of sequences")],
     floor: 1e-3,
   },
+  { title: "Masked, by reason", lines: [own("mask_rate", "")], kind: "reasons" },
   {
     title: "Engines agree",
     note: "Pearson, token probabilities",
@@ -59,7 +60,7 @@ const PANELS = [
     lines: [own("collapse_risk", "")],
     from: 0,
     to: 1,
-    isRisk: true,
+    kind: "risk",
   },
   {
     title: "Gradient noise",
@@ -114,26 +115,28 @@ const PANELS = [
 ];
 
 function own(name, label) {
-  return { find: (names) => (names.has(name) ? name : null), label };
+  return { names: [name], label };
 }
 
 function pair(stem, pairs, label) {
-  return { find: (names) => pairs.map((of) => `${of}_${stem}`).find((name) => names.has(name)) ?? null, label };
+  return { names: pairs.map((of) => `${of}_${stem}`), label };
 }
 
 /** Return a signal's name without its pair. */
 const stem = (name) => name.replace(/^(mismatch|staleness|total)_/, "");
 
-/** Return the panels for which a run has signals, each with the full signal names; first the one that draws `lead`. */
-export function signalsOf(names, lead) {
+/** Return the panels for which a run has signals, each with the full signal names; first those that draw what is evidence,
+ *  in its order. */
+export function signalsOf(names, evidence) {
+  const first = (of) => evidence.find((name) => names.has(name) && of.includes(name)) ?? of.find((name) => names.has(name));
   const panels = PANELS.map((panel) => {
-    const lines = panel.lines
-      .map((line) => ({ name: line.find(names), label: line.label }))
-      .filter((line) => line.name);
+    const lines = panel.lines.map((line) => ({ name: first(line.names), label: line.label })).filter((line) => line.name);
     return { ...panel, lines, names: lines.map((line) => line.name) };
   }).filter((panel) => panel.lines.length);
-  const first = panels.find((panel) => panel.names.includes(lead)) ?? (names.has(lead) && ofOne(lead));
-  return first ? [first, ...panels.filter((panel) => panel !== first)] : panels;
+  const shown = evidence
+    .filter((name) => names.has(name))
+    .map((name) => panels.find((panel) => panel.names.includes(name)) ?? ofOne(name));
+  return [...new Set([...shown, ...panels])];
 }
 
 const ofOne = (name) => ({ title: capital(signalWords(name)), lines: [{ name, label: "" }], names: [name] });

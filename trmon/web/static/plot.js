@@ -2,7 +2,7 @@
 // a click opens a step, hovering names events.
 
 import { h } from "./dom.js";
-import { number, step, zone } from "./words.js";
+import { step, tickLabels, zone } from "./words.js";
 
 let loading = null;
 
@@ -32,25 +32,27 @@ const TIMES = [
 const GAP_PX = 4;
 const FONT = "11px system-ui, sans-serif";
 
-export function opts({ n, banded, log, from, to, healthy, limits = [], stacked, width, height, chartData, hooks }) {
+const WHOLE = Array.from({ length: 10 }, (_, i) => [1, 2, 5].map((times) => times * 10 ** i)).flat();
+
+export function opts({ n, banded, smoothed, log, from, to, healthy, limits = [], stacked, width, height, chartData, hooks }) {
   const ink = inks();
   return {
     width,
     height,
     legend: { show: false },
-    padding: [6, 6, 0, 0],
+    padding: [6, 18, 0, 0],
     scales: { x: { time: chartData.byTime }, y: { distr: log ? 3 : 1, range: ranged(log, from, to) } },
     axes: [
-      axis(ink, { size: 22, space: 70, values: chartData.byTime ? TIMES : (_, at) => at.map(step) }),
+      axis(ink, { size: 22, space: 70, ...(chartData.byTime ? { values: TIMES } : { values: (_, at) => at.map(step), incrs: WHOLE }) }),
       axis(ink, {
         size: 50,
         space: 30,
-        values: (_, at, _axis, _space, by) => at.map((value) => labelled(value, log ? value : by)),
+        values: (_, at) => tickLabels(at),
         ...(log ? { splits: decades, filter: (_, at) => at } : {}),
       }),
     ],
-    series: [{}, ...Array.from({ length: n }, (_, i) => lines(ink, i, { banded, stacked })).flat()],
-    bands: banded ? Array.from({ length: n }, (_, i) => ({ series: [3 * i + 3, 3 * i + 2], fill: ink.soft })) : [],
+    series: [{}, ...Array.from({ length: n }, (_, i) => lines(ink, i, { banded, smoothed, stacked })).flat()],
+    bands: banded ? Array.from({ length: n }, (_, i) => edges(i, smoothed, ink)) : [],
     cursor: cursor(ink),
     hooks: {
       drawClear: [(u) => healthy && band(u, healthy, ink), (u) => between(u, chartData, ink)],
@@ -85,12 +87,6 @@ export function inks() {
   };
 }
 
-/** Format a tick value with enough digits to tell it from the next, which is `by` away. */
-function labelled(value, by) {
-  if (value === null) return "";
-  return number(value, Math.max(3, Math.ceil(Math.log10(Math.abs(value / by))) + 1));
-}
-
 /** Keep to both ends if they are given; centre a flat line; put a line of zeros at the bottom; give a logarithmic scale at least a decade. */
 function ranged(log, from, to) {
   return (_, min, max) => {
@@ -103,10 +99,11 @@ function ranged(log, from, to) {
   };
 }
 
-/** Return the powers of ten within a scale, at most four; within less than a decade, the ends. */
+/** Return the powers of ten within a scale, at most four; of a scale of about a decade also twice and five times them. */
 export function decades(_u, _axis, min, max) {
   const [first, last] = [Math.ceil(Math.log10(min)), Math.floor(Math.log10(max))];
-  if (last <= first) return [min, max];
+  const within = (at) => at >= min && at <= max;
+  if (last <= first) return [first - 1, first].flatMap((power) => [1, 2, 5].map((times) => times * 10 ** power)).filter(within);
   const by = Math.ceil((last - first) / 3);
   return Array.from({ length: Math.floor((last - first) / by) + 1 }, (_, i) => 10 ** (first + i * by));
 }
@@ -116,7 +113,8 @@ function axis(ink, given) {
   return { stroke: ink.quiet, font: FONT, grid, ticks: { show: false }, gap: GAP_PX, ...given };
 }
 
-function lines(ink, i, { banded, stacked }) {
+/** Return the series of a line in the order of its columns: the line, faint under its average if there is one, and its edges. */
+function lines(ink, i, { banded, smoothed, stacked }) {
   const stroke = [ink.accent, ink.second, ink.third][i % 3];
   const line = {
     stroke,
@@ -127,7 +125,13 @@ function lines(ink, i, { banded, stacked }) {
     fill: stacked ? ink.soft : undefined,
   };
   const edge = { stroke: "transparent", width: 0, points: { show: false } };
-  return banded ? [line, edge, edge] : [line];
+  return [smoothed && { ...line, alpha: 0.25, dash: [] }, line, banded && edge, banded && edge].filter(Boolean);
+}
+
+/** Return the band between the edges of a line, the largest and the smallest values. */
+function edges(i, smoothed, ink) {
+  const [width, before] = smoothed ? [4, 2] : [3, 1];
+  return { series: [width * i + before + 2, width * i + before + 1], fill: ink.soft };
 }
 
 /** Draw a value without neighbours as a point. */

@@ -5,7 +5,7 @@ import { Charts, EventList, RangeBar } from "./charts.js";
 import { ChartData, read, write } from "./chartdata.js";
 import { DiagnosisCard } from "./diagnosis.js";
 import { action, displayed, download, figures, fill, h, refill, typing } from "./dom.js";
-import { ago, capital, clock, plural, span, step } from "./words.js";
+import { ago, clock, plural, span, step } from "./words.js";
 
 const REFRESH_MS = 1500;
 
@@ -167,7 +167,6 @@ function runHead(head, { run, judged, attempts }, attempt) {
     ),
     h("p", { class: "quiet", title: `first report ${clock(run.created_at)}` }, facts.filter(Boolean).join(" · ")),
     ending(run),
-    judged.behind && h("p", { class: "behind" }, capital(judged.behind.words)),
     run.warnings.map(({ text }) => h("p", { class: "misuse" }, text)),
     config(run.config),
   );

@@ -2,7 +2,7 @@
 
 import { get } from "./api.js";
 import { fill, h, lines, svg } from "./dom.js";
-import { number, percent, plural, step } from "./words.js";
+import { number, percent, plural, step, tickLabels } from "./words.js";
 
 const COLUMNS = "n_tokens,argmax_abs_d,reward,advantage,version_min";
 const MOST = 500;
@@ -316,9 +316,10 @@ function vertical(values) {
 
 function ticks(x, y) {
   const text = (words, given) => svg("text", given, words);
+  const [most, least] = tickLabels([y.most, y.least]);
   return [
-    text(number(y.most), { x: LEFT - 6, y: y.at(y.most) + 4, "text-anchor": "end" }),
-    text(number(y.least), { x: LEFT - 6, y: y.at(y.least) + 4, "text-anchor": "end" }),
+    text(most, { x: LEFT - 6, y: y.at(y.most) + 4, "text-anchor": "end" }),
+    text(least, { x: LEFT - 6, y: y.at(y.least) + 4, "text-anchor": "end" }),
     text(step(x.least), { x: x.at(x.least), y: HEIGHT - 20, "text-anchor": "middle" }),
     x.most > x.least ? text(step(x.most), { x: x.at(x.most), y: HEIGHT - 20, "text-anchor": "end" }) : null,
     svg("path", { d: `M${LEFT} 6V${HEIGHT - BOTTOM}H${WIDTH}`, class: "axis" }),

@@ -6,7 +6,7 @@ import { POINTS } from "./chartdata.js";
 import { fill, h, svg } from "./dom.js";
 import { limitsOf } from "./findings.js";
 import { signalWords } from "./panels.js";
-import { capital, number, step } from "./words.js";
+import { capital, number, step, tickLabels } from "./words.js";
 
 const REWARD = "reward_mean";
 const LABELS = 18; // Pixels above the strips, for the labels of the marks.
@@ -129,7 +129,7 @@ function strip(series, name, { x, width, top, limits }) {
   const [low, high] = [scale(least), scale(most)];
   const y = (value) => top + STRIP - 2 - (high === low ? 0.5 : (scale(value) - low) / (high - low)) * (STRIP - 4);
   const words = `${capital(signalWords(name))} ${number(known.at(-1))}`;
-  const span = high === low ? "" : `${number(least)} to ${number(most)}${isLog ? ", logarithmic" : ""}`;
+  const span = high === low ? "" : `${tickLabels([least, most]).join(" to ")}${isLog ? ", logarithmic" : ""}`;
   return [
     svg("text", { class: "name", x: 0, y: top - 7 }, words),
     svg("text", { x: width, y: top - 7, "text-anchor": "end" }, span),

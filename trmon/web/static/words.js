@@ -8,7 +8,20 @@ export function number(value, digits = 3) {
   if (value === 0) return "0";
   if (size >= 1e6 || size < 1e-3) return Number(value.toPrecision(digits)).toExponential().replace("e+", "e");
   if (Number.isInteger(value)) return value.toLocaleString("en");
-  return size >= 1000 ? Math.round(value).toLocaleString("en") : String(Number(value.toPrecision(digits)));
+  const shown = Math.max(digits, Math.floor(Math.log10(size)) + 1);
+  return size >= 1000 ? value.toLocaleString("en", { maximumSignificantDigits: shown }) : String(Number(value.toPrecision(digits)));
+}
+
+/** Format the values of an axis, each with enough digits to tell it from the next. */
+export function tickLabels(values) {
+  const known = values.filter((value) => value !== null);
+  return values.map((value) => {
+    if (value === null) return "";
+    const nearest = Math.min(...known.filter((other) => other !== value).map((other) => Math.abs(other - value)));
+    let digits = 3;
+    while (digits < 12 && Math.abs(Number(value.toPrecision(digits)) - value) > nearest / 20) digits++;
+    return number(value, digits);
+  });
 }
 
 /** Format whole steps with separators. */
