@@ -35,7 +35,7 @@ def test_an_empty_service_shows_how_to_start_and_then_the_first_run(
 ) -> None:
     page = visiting(service.url).go("/")
     expect(page.locator("h1")).to_have_text("No runs yet")
-    expect(page.locator("pre")).to_contain_text(f'url="{service.url}"')
+    expect(page.locator("pre").first).to_contain_text(f'url="{service.url}"')
     with service.client() as client:
         train(client, MATH)
     expect(page.locator("tbody a.run")).to_have_text(["grpo"], timeout=LOST_MS)

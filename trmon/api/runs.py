@@ -61,6 +61,8 @@ Include = Annotated[
     ),
 ]
 
+SEARCH = "Words that each must be part of the project, run or owner."
+
 router = APIRouter(prefix="/api/v1/runs", tags=["runs"], route_class=AnswerRoute)
 
 
@@ -73,6 +75,7 @@ def list_runs(
     tag: Annotated[str | None, Query(max_length=128)] = None,
     owner: Annotated[str | None, Query(max_length=128)] = None,
     archived: bool = False,
+    search: Annotated[str, Query(max_length=256, description=SEARCH)] = "",
     after: After = None,
     limit: Limit = 50,
 ) -> ItemPage[RunInfo]:
@@ -84,6 +87,7 @@ def list_runs(
         tag=tag,
         owner=owner,
         archived=archived,
+        search=search,
         after=after,
         limit=limit,
     )

@@ -13,7 +13,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.resources import files
 from importlib.resources.abc import Traversable
+from importlib.util import find_spec
+from pathlib import Path
 from string import Template
+
+import trmon
 
 MEDIA_TYPES = {
     "css": "text/css; charset=utf-8",
@@ -56,7 +60,14 @@ def page(view: str | None = None) -> Asset:
     links = [f'<link rel="modulepreload" href="{FOLDER}/{name}">' for name in modules if name != SHELL]
     if view in ("run", "compare"):
         links.append(f'<link rel="preload" as="script" href="{FOLDER}/{PLOTS}">')
-    return _rendered("index.html", preloads="\n".join(links))
+    return _rendered("index.html", preloads="\n".join(links), demo=demo_command())
+
+
+def demo_command() -> str:
+    """Return the command that trains the demo: a checkout sets up what it needs, an installation may lack torch."""
+    if Path(trmon.__file__).parent.parent.joinpath("Makefile").is_file():
+        return "make demo ARGS=--keep"
+    return "trmon demo --keep" if find_spec("torch") else "pip install 'trmon[lab]' && trmon demo --keep"
 
 
 def _modules(*entries: str) -> list[str]:

@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from tests.store.builders import NOW, alert, append, batch, batch_key, commit, count, report_intake, start_intake
+from tests.store.builders import CODE, NOW, alert, append, batch, batch_key, commit, count, report_intake, start_intake
 from tests.store.gate import Gate
 from trmon.domain.access import EVERYTHING, Access, Scope
 from trmon.domain.adaptation.proposal import AdaptationSetting
@@ -264,3 +264,12 @@ def test_a_pending_resolved_notification_is_sent_and_a_delivered_one_is_not_repe
     assert due_after_deletion(store) == [("pager", "resolved")]
     [waiting] = store.outbox.due(now=LATER)
     assert waiting.dedup_key == "pager:resolved"
+
+
+def test_runs_are_searched_by_words_of_their_names(store: Store) -> None:
+    for project, name in (("math", "Qwen3-8b_grpo"), ("math", "llama"), ("code", "qwen3")):
+        append(store, start_intake(project, name))
+    expected = {"QWEN": ["qwen3", "Qwen3-8b_grpo"], "math qwen": ["Qwen3-8b_grpo"], "_": ["Qwen3-8b_grpo"], "%": []}
+    for search, names in expected.items():
+        assert [run.key.run for run in store.runs.list(access=EVERYTHING, search=search).items] == names
+    assert [run.key.run for run in store.runs.list(access=CODE, search="qwen3").items] == ["qwen3"]

@@ -7,7 +7,7 @@ from concurrent.futures import Future
 from dataclasses import replace
 
 from msgspec import structs
-from sqlalchemy import Connection, Engine, delete, exists, select, tuple_, update
+from sqlalchemy import Connection, Engine, delete, exists, func, select, tuple_, update
 from sqlalchemy.exc import IntegrityError
 
 from trmon.domain.access import Access, AuditAction, AuditDocument
@@ -168,13 +168,19 @@ class Runs(Repository):
         tag: str | None = None,
         owner: str | None = None,
         archived: bool = False,
+        search: str = "",
         after: str | None = None,
         limit: int = 50,
     ) -> Page[Run]:
-        """Return runs, newest first. Errors: InvalidInput for an invalid cursor."""
+        """Return runs, newest first. Errors: InvalidInput for an invalid cursor.
+
+        Args: search: words that each must have in the names of its project, run or owner.
+        """
         table = tables.run.c
         wanted = {table.project: project, table.state: state and state.value, table.owner: owner}
         statement = where_given(select_runs(access).where(table.archived == archived), wanted)
+        names = func.lower(table.project + "/" + table.name + " " + func.coalesce(table.owner, ""))
+        statement = statement.where(*(names.contains(word, autoescape=True) for word in search.lower().split()))
         if tag is not None:
             tags = tables.run_tag.c
             statement = statement.where(exists().where(tags.run_id == table.id, tags.tag == tag))

@@ -10,9 +10,9 @@ export const PAGE = 1000;
 
 /** An error response of the service, or no response at all (status 0). */
 export class ApiError extends Error {
-  constructor(status, message) {
+  constructor(status, message, nearest = []) {
     super(message);
-    this.status = status;
+    Object.assign(this, { status, nearest });
   }
 }
 
@@ -148,7 +148,7 @@ async function ask(url, options, read = (answer) => answer.json()) {
 /** Build the error of a response: problem details, unless a proxy in front of the service responded. */
 async function refusal(answer) {
   const said = await answer.json().catch(() => ({}));
-  return new ApiError(answer.status, said.detail || said.title || `The service responded with status ${answer.status}.`);
+  return new ApiError(answer.status, said.detail || said.title || `The service responded with status ${answer.status}.`, said.nearest);
 }
 
 /** The query of a run with what its page shows of it. */

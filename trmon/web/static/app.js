@@ -31,6 +31,7 @@ function watch(badge, live) {
 }
 
 const KEYS = [
+  ["Ctrl K", "find a run, a rule or a step; ⌘ K on a Mac"],
   ["g f", "fleet"],
   ["g a", "alerts"],
   ["/", "filter the fleet or the alerts"],
@@ -48,6 +49,10 @@ function shortcuts({ go }) {
   let waiting = "";
   const actions = { gf: () => go("/"), ga: () => go("/alerts"), t: turn, "?": explain, "/": filter };
   document.addEventListener("keydown", (event) => {
+    if ((event.ctrlKey || event.metaKey) && !event.shiftKey && !event.altKey && event.key.toLowerCase() === "k") {
+      event.preventDefault();
+      return find();
+    }
     if (!isShortcut(event)) return;
     const action = actions[waiting + event.key];
     waiting = event.key === "g" ? "g" : "";
@@ -57,7 +62,10 @@ function shortcuts({ go }) {
   });
   document.getElementById("theme").addEventListener("click", turn);
   document.getElementById("keys").addEventListener("click", explain);
+  document.getElementById("find").addEventListener("click", find);
 }
+
+const find = async () => (await loaded(import("./palette.js"))).openPalette();
 
 function filter() {
   document.querySelector("[data-filter]")?.focus();
@@ -124,6 +132,7 @@ function notFound(root, path) {
       h("h1", {}, "Nothing is at this address."),
       h("p", {}, "There is no page ", h("code", {}, path), ". Runs are at ", h("code", {}, "/runs/PROJECT/RUN"), "."),
       h("p", {}, h("a", { href: "/" }, "All runs"), " · ", h("a", { href: "/alerts" }, "Alerts")),
+      h("p", {}, h("button", { onclick: find }, "Find a run")),
     ),
   );
 }
@@ -251,8 +260,11 @@ function fail(error) {
   const again = h("button", { onclick: show }, "Try again");
   const noun = location.pathname.startsWith("/rules/") ? "Rule" : "Run";
   const title = error.status === 404 ? `${noun} not found.` : error.message;
-  const detail =
-    error.status === 404 ? error.message : "Is it running? Start it with trmon serve; its log says why it stopped.";
+  const detail = error.nearest?.length
+    ? ["Did you mean ", error.nearest.map((name, i) => [i ? " or " : "", h("a", { class: "link", href: nearHref(noun, name) }, name)]), "?"]
+    : error.status === 404
+      ? error.message
+      : "Is it running? Start it with trmon serve; its log says why it stopped.";
   fill(
     root,
     h(
@@ -260,10 +272,12 @@ function fail(error) {
       { class: "card empty stack", role: "alert" },
       h("h1", {}, title),
       h("p", {}, detail),
-      h("p", {}, again),
+      h("p", { class: "row" }, again, error.status === 404 && h("button", { onclick: find }, `Find a ${noun.toLowerCase()}`)),
     ),
   );
 }
+
+const nearHref = (noun, name) => (noun === "Rule" ? `/rules/${encodeURIComponent(name)}` : runPath(...name.split("/")));
 
 /** Show the sign-in form once a turn: the event stream and the view learn of a 401 each, and one may be typing by then. */
 function askToken(error) {

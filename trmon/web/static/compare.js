@@ -1,6 +1,6 @@
 // Two to eight runs side by side: where they part, their signals over each other, and how they differ.
 
-import { follow, get } from "./api.js";
+import { compareAddress, follow, get, loaded } from "./api.js";
 import { fill, h } from "./dom.js";
 import { catalogueOfSignals, signalWords } from "./panels.js";
 import { decades, inks, plot } from "./plot.js";
@@ -8,6 +8,7 @@ import { capital, kindWords, number, span, step, tickLabels } from "./words.js";
 
 const REFRESH_MS = 5000;
 const LETTERS = "ABCDEFGH";
+const MOST = LETTERS.length;
 
 export async function mount(stage, { live }) {
   const view = new CompareView(stage, new URLSearchParams(location.search));
@@ -80,10 +81,26 @@ class CompareView {
       this.words,
       runs.slice(1).map((run, i) => h("p", { class: "headline claim" }, parting(run, i + 1, runs.length))),
       proposed && h("p", { class: "quiet" }, "B was proposed: the sound run of the project whose configuration differs least."),
-      h("ul", { class: "compared" }, runs.map(entry)),
+      h("ul", { class: "compared" }, runs.map((run, i) => entry(run, i, this.#without(run)))),
+      runs.length < MOST && h("p", {}, h("button", { onclick: () => this.#add() }, "Add a run")),
     );
     this.#drawCharts(uPlot, runs);
     fill(this.differences, h("h2", {}, "Differences"), table(this.#found), !config.length && h("p", { class: "quiet" }, "The configurations do not differ."));
+  }
+
+  /** The address of the comparison without a run; null where too few would be left. */
+  #without(run) {
+    const rest = this.#found.runs.filter((other) => other !== run);
+    return rest.length < 2 ? null : compareAddress(rest.map(({ fleet }) => fleet)) + this.#axis();
+  }
+
+  #axis() {
+    return this.byTime ? "&by=time" : "";
+  }
+
+  async #add() {
+    const { openPalette } = await loaded(import("./palette.js"));
+    openPalette({ compared: this.#found.runs.map(({ fleet }) => fleet), rest: this.#axis() });
   }
 
   #drawCharts(uPlot, runs) {
@@ -114,7 +131,7 @@ class CompareView {
 /** Return where a run leaves the first one; the letters are needed only among several. */
 const parting = (run, i, n) => (n > 2 ? `A and ${LETTERS[i]}: ${run.sentence}` : run.sentence);
 
-function entry({ fleet }, i) {
+function entry({ fleet }, i, without) {
   const { verdict } = fleet;
   return h(
     "li",
@@ -125,6 +142,7 @@ function entry({ fleet }, i) {
     h("span", { class: `kind kind-${verdict.kind}` }, kindWords(verdict.kind)),
     h("span", { class: "quiet" }, verdict.why),
     fleet.behind && h("span", { class: "behind" }, fleet.behind.words),
+    without && h("a", { class: "link", href: without, "aria-label": `Drop ${LETTERS[i]} from the comparison` }, "Drop"),
   );
 }
 

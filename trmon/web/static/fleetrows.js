@@ -1,7 +1,8 @@
 // The lines of the fleet: runs, heads of groups, runs that stalled together, and the whole fleet in one line.
 
 import { hasEnded, keyOf, runPath } from "./api.js";
-import { fill, h, svg } from "./dom.js";
+import { copyButton, fill, h, svg } from "./dom.js";
+import { unsentLine } from "./receivers.js";
 import { ago, kindWords, number, percent, plural, step } from "./words.js";
 
 const NEEDS = ["none", "soon", "now"];
@@ -248,21 +249,19 @@ monitor = trmon.init(project="math", run="qwen3-8b-grpo", url="${url}")   # line
 ...
 decision = monitor.log_batch(step=step, rollout_logprobs=mu, old_logprobs=old, logprobs=pi, mask=mask)   # line 2`;
 
-/** The text of a service without runs. */
+/** The text of a service without runs; the demo's command is that of how the service was installed. */
 export function newService(url) {
+  const { demo } = document.documentElement.dataset;
+  const pasted = (text) => h("div", { class: "pasted" }, h("pre", { tabindex: "0" }, text), copyButton("Copy", () => text));
   return h(
     "section",
     { class: "card empty stack" },
     h("h1", {}, "No runs yet"),
-    h("p", {}, "Add two lines to the trainer; the run appears after its first step."),
-    h("pre", {}, LINES(url)),
-    h(
-      "p",
-      { class: "quiet" },
-      "Install it with pip install trmon-client. To see a run that goes wrong first: ",
-      h("code", {}, "make demo ARGS=--keep"),
-      ".",
-    ),
+    h("p", {}, "Add two lines to the trainer, which needs ", h("code", {}, "pip install trmon-client"), "; the run appears after its first step."),
+    pasted(LINES(url)),
+    h("p", {}, "To see a run that goes wrong first:"),
+    pasted(demo),
+    unsentLine(),
   );
 }
 
