@@ -1,10 +1,16 @@
-"""Take the pictures of the page that the documentation shows, of a fleet trained for them: `make screenshots`."""
+"""Take the pictures of the page that the documentation shows, of a fleet trained for them: `make screenshots`.
+
+With words as arguments, only pictures whose names begin with one of them are written: `take.py oncall`.
+"""
 
 from __future__ import annotations
 
+import base64
 import io
 import runpy
+import sys
 import tempfile
+from email.message import EmailMessage
 from pathlib import Path
 
 import httpx
@@ -12,6 +18,7 @@ from PIL import Image
 from playwright.sync_api import Browser
 
 from tests.fixtures.browser import PHONE, chromium, leave, visit
+from tests.fixtures.mail_server import MailServer
 from tests.fixtures.service import ThreadedService
 from tests.fixtures.waiting import eventually
 
@@ -20,6 +27,7 @@ FLEET = runpy.run_path(str(HERE / "fleet.py"), run_name="fleet")
 PROJECT, STALE, SILENT = FLEET["PROJECT"], FLEET["STALE"].name, FLEET["SILENT"]
 STALL_SECONDS = 15.0
 WIDE = (1360, 860)
+PUBLIC = "http://127.0.0.1:8642"
 DRAWN_MS = 2500
 """Charts are drawn after the words, and the heat map after the charts."""
 LARGEST_BYTES = 180_000
@@ -29,8 +37,8 @@ COLOURS = 256
 
 def main() -> None:
     """Train the fleet and take every picture."""
-    with tempfile.TemporaryDirectory() as folder:
-        service = ThreadedService(Path(folder) / "data", stall_floor_seconds=STALL_SECONDS)
+    with tempfile.TemporaryDirectory() as folder, MailServer(security="none") as mailbox:
+        service = ThreadedService(Path(folder) / "data", stall_floor_seconds=STALL_SECONDS, **_mail(mailbox))
         fleet = FLEET["Fleet"](service.url)
         fleet.train()
         with service.client() as client, chromium() as browser:
@@ -40,6 +48,7 @@ def main() -> None:
             for size, word in ((WIDE, "wide"), (PHONE, "phone")):
                 for theme in ("light", "dark"):
                     _take(browser, client, size=size, theme=theme, word=word)
+            _take_on_call(browser, service.url, mailbox)
         fleet.end()
         service.stop()
 
@@ -60,7 +69,52 @@ def _take(browser: Browser, client: httpx.Client, *, size: tuple[int, int], them
         leave(tab)
 
 
+def _mail(mailbox: MailServer) -> dict[str, object]:
+    return {
+        "smtp_host": "127.0.0.1",
+        "smtp_port": mailbox.port,
+        "smtp_security": "none",
+        "webhook_allow_hosts": "127.0.0.1",
+        "email_from": "trmon@example.org",
+        "email_to": "oncall@example.org",
+        "public_url": PUBLIC,
+    }
+
+
+def _take_on_call(browser: Browser, url: str, mailbox: MailServer) -> None:
+    """Take what somebody on call sees on a phone: the mail, then the page that its buttons open."""
+    subject = f"] {PROJECT}/{STALE}: "
+    sent = next(one.message for one in mailbox.received if subject in one.message["Subject"])
+    tab = visit(browser, url, size=PHONE)
+    page = tab.page
+    page.set_content(_as_shown(sent))
+    _write(HERE / "oncall-message.png", page.screenshot())
+    tab.go(page.get_by_role("link", name="Acknowledge").get_attribute("href").removeprefix(PUBLIC))
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Who").fill("ana")
+    page.wait_for_timeout(DRAWN_MS)
+    _write(HERE / "oncall-acknowledge.png", page.screenshot())
+    dialog.get_by_role("button", name="Acknowledge").click()
+    page.get_by_text("acknowledged by ana").scroll_into_view_if_needed()
+    page.wait_for_timeout(DRAWN_MS)
+    _write(HERE / "oncall-acknowledged.png", page.screenshot())
+    page.locator(".actions").get_by_role("button", name="Silence").click()
+    page.wait_for_timeout(DRAWN_MS)
+    _write(HERE / "oncall-silence.png", page.screenshot())
+    leave(tab)
+
+
+def _as_shown(message: EmailMessage) -> str:
+    """Return the HTML of a mail with its picture in place."""
+    parts = {part.get_content_type(): part for part in message.walk()}
+    html, picture = parts["text/html"].get_content(), parts["image/png"]
+    data = base64.b64encode(picture.get_content()).decode()
+    return html.replace(f"cid:{picture['Content-ID'][1:-1]}", f"data:image/png;base64,{data}")
+
+
 def _write(path: Path, shot: bytes) -> None:
+    if not path.name.startswith(tuple(sys.argv[1:]) or ""):
+        return
     picture = Image.open(io.BytesIO(shot)).convert("RGB")
     picture.save(path, optimize=True)
     if path.stat().st_size > LARGEST_BYTES:

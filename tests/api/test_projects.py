@@ -85,7 +85,7 @@ OF_NO_PROJECT = {
     for path in (
         *("/api/v1/signals", "/api/v1/rules", "/api/v1/rules/file", "/api/v1/rules/{name}", "/api/v1/bounds"),
         "/api/v1/deliveries/receivers",
-        *("/healthz", "/readyz"),
+        *("/healthz", "/readyz", "/pictures/{name}"),
         *("/", "/alerts", "/compare", "/docs", "/rules/{name}", "/runs/{project}/{run}", "/assets/{version}/{path}"),
     )
 }

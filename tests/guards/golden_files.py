@@ -35,7 +35,7 @@ VARYING_WORDS = [
         (r"\b1[6-9]\d{8}(\.\d+)?\b", "<time>"),
         (r"\b\d\d:\d\d:\d\d\b", "<time>"),
         (r"={5,}\d{6,}={2}", "<boundary>"),
-        (r"(trmon\.(message|episode)|msg)[._][0-9a-f]{32}", r"\1.<id>"),
+        (r"(trmon\.(message|episode|picture)|msg)[._][0-9a-f]{32}", r"\1.<id>"),
         (r"/tmp/[^\s\"'<>,;:)]+", "<path>"),
         (r"/[\w./-]+(?=/tests/guards/)", "<path>"),
         (r"\b0\.[12]\.\d+(\.dev\d+)?\b", "<version>"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tests.guards.golden_files import VARIES, lines, plain
+from tests.guards.golden_files import VARIES, lines, plain, plain_text
 from tests.guards.recorded_service import RecordedService
 
 
@@ -29,7 +29,10 @@ def mails(service: RecordedService) -> dict[str, Any]:
             "headers": {name: "\n".join(lines(str(value))) for name, value in one.message.items()},
             "parts": {
                 part.get_content_type(): [line for line in lines(part.get_content()) if "Also firing" not in line]
-                for part in one.message.iter_parts()
+                if part.get_content_maintype() == "text"
+                else dict(part.items()) | {"Content-ID": plain_text(str(part["Content-ID"]))}
+                for part in one.message.walk()
+                if not part.is_multipart()
             },
         }
         for one in service.mail.received

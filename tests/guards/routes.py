@@ -125,6 +125,7 @@ BAD: list[tuple[str, str, Any]] = [
     *(("GET", f"{API}{path}", None) for path in ("/compare?runs=a", "/compare?runs=a,b", "/bounds?horizon=8")),
     *(("GET", f"{API}{path}", None) for path in ("/bounds?horizon=0&kl_max=-1&kl_seq=1", "/events?run=math/nosuch")),
     *(("GET", f"{API}{path}", None) for path in ("/audit?since=x", "/deliveries?state=lost", "/nosuch", "/runs/a b/c")),
+    ("GET", "/pictures/forged.png", None),
     *(("PUT", f"{API}/runs/{DRIFTING}/policy", {"policy": one}) for one in ("geo_mas", {"name": "x"}, 3)),
     ("PUT", f"{API}/runs/{DRIFTING}/policy", {"policy": {**TIGHT, "criteria": [{"statistic": "mean_k9", "upper": 1}]}}),
     ("PUT", f"{API}/runs/{DRIFTING}/policy", {"policy": "geo_mask", "replaces": "beef"}),

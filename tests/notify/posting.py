@@ -97,9 +97,18 @@ def ended_ill() -> Notification:
     return structs.replace(over, reason=TransitionReason.FINISHED.value, cause=cause, ended=ENDED_ILL)
 
 
-def firing_alert(rule: str, *, muted: str | None = None) -> FiringAlert:
+def firing_alert(rule: str, *, muted: str | None = None, in_incident: bool = False) -> FiringAlert:
     """Return an alert that fires beside the one of a notification."""
-    return FiringAlert(rule=rule, severity=Severity.WARN, since_step=1, summary="", acknowledged=False, muted=muted)
+    return FiringAlert(
+        rule=rule,
+        title=rule,
+        severity=Severity.WARN,
+        since_step=1,
+        summary="",
+        acknowledged=False,
+        muted=muted,
+        in_incident=in_incident,
+    )
 
 
 def posted(

@@ -65,6 +65,7 @@ def test_an_alert_fires_until_it_resolves(api: httpx.Client, receiver: Alertmana
         "threshold": "0.5",
         "step": "7",
         "runbook": "Find the drift first.",
+        "state": "firing",
     }
     assert alert["generatorURL"] == "https://trmon.example/runs/math/grpo?step=7"
 

@@ -270,8 +270,9 @@ def test_a_page_is_repeated_until_it_is_acknowledged(store: Store, start: Start,
     notify(store, firing)
     eventually(lambda: len(receiver.keys) >= 2)
     ack(store, firing)
-    wait_for_states(store, delivered=1)
+    wait_for_states(store, delivered=2)
     assert receiver.keys[:2] == ["firing", "firing:1"]
+    assert ":acknowledged:" in receiver.keys[-1]
 
 
 def test_a_delivery_that_was_not_attempted_waits_for_the_next_dispatcher(store: Store, start: Start) -> None:

@@ -66,11 +66,13 @@ def test_a_message_says_status_run_and_cause_in_its_subject_and_links_to_the_ste
         "Find the drift first.",
         "",
         "grpo at step 7: https://trmon.example/runs/math/grpo?step=7",
+        "Acknowledge: https://trmon.example/runs/math/grpo?step=7&action=acknowledge&alert=1%2Fmask_rate",
+        "Silence: https://trmon.example/runs/math/grpo?step=7&action=silence&alert=1%2Fmask_rate",
     ]
     assert (plain.get_content_type(), html.get_content_type()) == ("text/plain", "text/html")
     shown = html.get_content()
     assert "75% of &lt;sequences&gt; &amp; more are rejected</strong><br>" in shown
-    assert '<a href="https://trmon.example/runs/math/grpo?step=7">grpo at step 7</a>' in shown
+    assert 'href="https://trmon.example/runs/math/grpo?step=7">grpo at step 7</a>' in shown
 
 
 def test_a_mail_server_whose_first_address_refuses_is_reached_at_its_next_one() -> None:

@@ -8,7 +8,7 @@ from tests.notify.posting import ended_ill, notification
 from trmon.domain.alerts.alert import AlertState
 from trmon.domain.alerts.notification import Notification
 from trmon.domain.identity import RunKey
-from trmon.notify.message_text import SHARED_CAUSE, message_text
+from trmon.notify.message_text import SHARED_CAUSE, Link, message_text
 
 
 def stalls(count: int, *, state: AlertState = AlertState.FIRING) -> list[Notification]:
@@ -29,7 +29,8 @@ def stalls(count: int, *, state: AlertState = AlertState.FIRING) -> list[Notific
 def test_stalls_of_several_runs_are_one_text_that_names_them_and_what_to_do() -> None:
     text = message_text(stalls(3))
     [alert] = text.alerts
-    assert (text.subject, text.note, text.link) == ("[firing] 3 runs stalled within 4 s", None, None)
+    assert (text.subject, text.note) == ("[firing] 3 runs stalled within 4 s", None)
+    assert text.link == Link(text="The alerts", url="https://trmon.example/alerts?q=stalled")
     assert (alert.status, alert.summary) == ("firing", "3 runs stalled within 4 s")
     assert alert.details == (
         *(f"math/r{i}: no report" for i in range(3)),

@@ -14,6 +14,7 @@ from trmon.domain.severity import Severity
 from trmon.notify.pagerduty import MAX_KEY_LENGTH, PagerDuty
 from trmon.notify.receiver import DeliveryOutcome, DeliveryResult
 
+STEP = "https://trmon.example/runs/math/grpo?step=7"
 make = partial(PagerDuty, routing_key="R0UT1NG")
 
 
@@ -22,7 +23,11 @@ def test_a_firing_alert_triggers_an_incident() -> None:
     assert result == DeliveryResult(DeliveryOutcome.DELIVERED)
     assert (event["routing_key"], event["event_action"]) == ("R0UT1NG", "trigger")
     assert event["dedup_key"] == "trmon:math/grpo:mask_rate:team=rl"
-    assert event["links"] == [{"href": "https://trmon.example/runs/math/grpo?step=7", "text": "step 7"}]
+    assert event["links"] == [
+        {"href": "https://trmon.example/runs/math/grpo?step=7", "text": "grpo at step 7"},
+        {"href": f"{STEP}&action=acknowledge&alert=1%2Fmask_rate", "text": "Acknowledge"},
+        {"href": f"{STEP}&action=silence&alert=1%2Fmask_rate", "text": "Silence"},
+    ]
     assert event["payload"] == {
         "summary": "math/grpo: <!channel> & more",
         "severity": "critical",
@@ -31,6 +36,7 @@ def test_a_firing_alert_triggers_an_incident() -> None:
         "timestamp": "2027-01-15T08:00:00.000+00:00",
         "custom_details": {
             "team": "rl",
+            "state": "firing",
             "value": 0.75,
             "threshold": 0.5,
             "step": 7,

@@ -20,7 +20,6 @@ from standardwebhooks.webhooks import WebhookVerificationError
 from tests.fixtures.receiver import WebhookServer
 from tests.notify.posting import firing_alert, notification
 from trmon.domain.alerts.alert import AlertState
-from trmon.domain.alerts.notification import Flapping
 from trmon.domain.errors import NotReady
 from trmon.domain.identity import RunKey
 from trmon.notify.receiver import DeliveryOutcome, DeliveryResult, HttpPost
@@ -175,28 +174,6 @@ def test_a_reason_never_contains_the_url() -> None:
     assert result.outcome is DeliveryOutcome.REFUSED
     assert "secret" not in result.reason
     assert "T000" not in result.reason
-
-
-ONE = (
-    b'{"version":2,"status":"firing","run":{"project":"math","run":"grpo","owner":"ana","tags":[],"mode":"observe"},'
-    b'"alerts":[{"key":"hook:1/mask_rate:3:7:firing","status":"firing",'
-    b'"reason":"the condition has held for long enough","value":0.75,"threshold":0.5,'
-    b'"summary":"math/grpo: <!channel> & more","step":7,"update":null,"runbook":"Find the drift first.",'
-    b'"url":"https://trmon.example/runs/math/grpo?step=7","flapping":{"transitions":6,"within_steps":100},'
-    b'"told_before":2,"identity":"1/mask_rate","rule":"mask_rate","severity":"page","labels":{"team":"rl"},'
-    b'"since_at":1800000000.0,"at":1800000060.0,"since_step":7,"attempt_id":3,"cause":null,"ended":""}],'
-    b'"firing":[{"rule":"stalled","severity":"warn","since_step":1,"summary":"","acknowledged":false,"muted":null}]}'
-)
-
-
-def test_a_message_has_these_bytes() -> None:
-    told = structs.replace(
-        notification(),
-        firing=(firing_alert("stalled"),),
-        flapping=Flapping(transitions=6, within_steps=100),
-        told_before=2,
-    )
-    assert msgspec.json.encode(webhook_message([told])) == ONE
 
 
 def test_a_message_has_every_alert_and_the_run_once() -> None:

@@ -38,12 +38,14 @@ MAX_ACKS = 500
 class AckIn(RequestBody):
     """An acknowledgement of an alert."""
 
-    author: str | None = Field(None, min_length=1, max_length=128, description="Defaults to the token's name.")
+    author: str | None = Field(
+        None, min_length=1, max_length=128, description="A name beside the token's, which is always shown."
+    )
     note: str = Field("", max_length=2000)
 
     def ack(self, access: Access) -> Acknowledgement:
-        """Return it as of now, by the caller unless it names another author."""
-        return Acknowledgement(author=self.author or access.name, note=self.note, at=time.time())
+        """Return it as of now, by the caller, who may go by another name."""
+        return Acknowledgement(author=access.signed(self.author), note=self.note, at=time.time())
 
 
 class AckManyIn(AckIn):

@@ -39,7 +39,9 @@ class SilenceIn(RequestBody):
     matchers: list[MatcherIO] = Field(min_length=1)
     seconds: float = Field(gt=0, le=MAX_SECONDS, description="The duration.")
     starts_at: float | None = Field(None, ge=0, allow_inf_nan=False, description="The start time; defaults to now.")
-    author: str | None = Field(None, min_length=1, max_length=128, description="Defaults to the token's name.")
+    author: str | None = Field(
+        None, min_length=1, max_length=128, description="A name beside the token's, which is always shown."
+    )
     note: str = Field("", max_length=2000)
 
     def silence(self, *, access: Access, now: float) -> Silence:
@@ -51,7 +53,7 @@ class SilenceIn(RequestBody):
             id=0,
             project=project,
             matchers=check_matchers(tuple(Matcher(**matcher.model_dump()) for matcher in self.matchers)),
-            author=self.author or access.name,
+            author=access.signed(self.author),
             note=self.note,
             starts_at=starts_at,
             ends_at=starts_at + self.seconds,

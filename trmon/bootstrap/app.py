@@ -37,6 +37,7 @@ from trmon.api.http.parameters import UNREAD_PARAMETERS, check_query
 from trmon.api.http.rate_limit import RateLimit
 from trmon.api.metrics import router as metrics
 from trmon.api.notes import router as notes
+from trmon.api.pictures import router as pictures
 from trmon.api.policies import router as policies
 from trmon.api.quotas import router as quotas
 from trmon.api.reports import ReportEndpoints, wire_schemas
@@ -57,7 +58,7 @@ from trmon.web.routes import unknown_page
 
 ROUTERS = (
     *(reports, runs, signals, batches, policies, alerts, silences, deliveries, rules, bounds, events, tokens),
-    *(diagnosis, metrics, health, page),
+    *(diagnosis, metrics, health, page, pictures),
     *(whatif, comparison, shared_report, adaptation, fleet, distribution, audit, quotas, notes),
     *(alarm_budget, trials),
 )

@@ -26,7 +26,7 @@ from trmon.fleet.summaries import SummarySink, SummaryUpdater
 from trmon.fleet.views import RunViewCache
 from trmon.metrics.counters import Counters
 from trmon.notify.dispatcher import DeliveryPolicy, Dispatcher
-from trmon.notify.registry import receivers_of, routes_of
+from trmon.notify.registry import pictures_of, receivers_of, routes_of
 from trmon.store import ProcessRole, Store
 from trmon.store.redis import CommitNotice, PubSub
 from trmon.store.writing.group_commit import CommittedGroup
@@ -96,7 +96,7 @@ def build_background_services(
     """
     ownership, watch_config = lease_manager or Ownership(), watch_config_of(settings, rules=rules, heartbeat=heartbeat)
     worker = _worker(settings, store, watch_config, view_cache=view_cache, counters=counters, ownership=ownership)
-    dispatcher = _dispatcher(settings, store, counters=counters, ownership=ownership)
+    dispatcher = _dispatcher(settings, store, rules=rules, counters=counters, ownership=ownership)
     cleaning = partial(_owns_first_slot, ownership)
     pruner = _pruner(settings, store, counters=counters, is_ours=cleaning)
     summary_poller = None
@@ -155,7 +155,9 @@ def watch_config_of(settings: Settings, *, rules: ActiveRules, heartbeat: Heartb
     )
 
 
-def _dispatcher(settings: Settings, store: Store, *, counters: Counters, ownership: Ownership) -> Dispatcher:
+def _dispatcher(
+    settings: Settings, store: Store, *, rules: ActiveRules, counters: Counters, ownership: Ownership
+) -> Dispatcher:
     policy = DeliveryPolicy(
         routes=routes_of(settings),
         retry=RetryPolicy(
@@ -163,6 +165,7 @@ def _dispatcher(settings: Settings, store: Store, *, counters: Counters, ownersh
         ),
         remind_seconds=settings.remind_seconds,
         stall_quiet_seconds=min(settings.stall_group_seconds, settings.stall_floor_seconds / 2),
+        health_rules=rules.health_rules,
     )
     return Dispatcher(
         store.outbox,
@@ -170,6 +173,7 @@ def _dispatcher(settings: Settings, store: Store, *, counters: Counters, ownersh
         ownership=ownership,
         policy=policy,
         count=lambda outcome: counters.delivery.labels(outcome).inc(),
+        pictures=pictures_of(settings, store),
     )
 
 

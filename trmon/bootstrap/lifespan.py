@@ -36,7 +36,7 @@ from trmon.ingest.quotas import QuotaGate
 from trmon.ingest.service import IngestService
 from trmon.metrics.counters import Counters
 from trmon.metrics.exposition import Exposition
-from trmon.notify.registry import DeliveryCheck
+from trmon.notify.registry import DeliveryCheck, pictures_of
 from trmon.store import ProcessRole, Store
 from trmon.store.database.sqlite import exclusive_use, explaining_damage
 from trmon.store.redis import SharedBuckets
@@ -126,6 +126,7 @@ def _assemble(settings: Settings, store: Store) -> RunningService:
         verdicts=RunVerdicts(store, health_rules=rules.health_rules),
         readiness=_readiness(store, services),
         delivery_check=DeliveryCheck(settings),
+        pictures=pictures_of(settings, store),
         judging=JudgingWatch(store.judging, worker=None if services is None else services.worker),
         what_ifs=asyncio.Semaphore(MAX_WHAT_IFS),
     )

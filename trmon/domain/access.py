@@ -31,6 +31,12 @@ class Access:
         """The caller's name among all callers: tokens of different projects may share a name."""
         return f"{self.project or ''}/{self.name}"
 
+    def signed(self, author: str | None) -> str:
+        """Return who acts: the token's name, and before it the name that the caller gives, if it is another."""
+        if author is None or author == self.name:
+            return self.name
+        return author if self.token_id is None else f"{author} (token {self.name})"
+
     def require(self, scope: Scope, *, project: str | None = None) -> None:
         """Raise Forbidden unless the caller has the scope, and access to the project if one is named."""
         if scope not in self.scopes and Scope.ADMIN not in self.scopes:

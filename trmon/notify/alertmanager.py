@@ -11,7 +11,7 @@ import msgspec
 from trmon.domain.alerts.notification import Notification
 from trmon.domain.alerts.transitions import TransitionReason
 from trmon.domain.severity import Severity
-from trmon.notify.message_text import cause_details
+from trmon.notify.message_text import cause_details, who_and_when
 from trmon.notify.receiver import DeliveryResult, HttpPost, HttpReceiver, rfc3339
 from trmon_client.core.wire.messages import decodable
 
@@ -73,7 +73,9 @@ def alertmanager_alert(notification: Notification, *, now: float, expiry_seconds
         "threshold": notification.threshold,
         "step": notification.step,
         "runbook": notification.runbook,
+        "state": notification.state.value,
         **cause_details(notification),
+        **who_and_when(notification),
     }
     alert: dict[str, Any] = {
         "labels": _labels(notification),

@@ -9,7 +9,7 @@ from threading import Lock
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from trmon.domain.alerts.notification import Notification
+from trmon.domain.alerts.notification import Notification, NotifiedState
 from trmon.domain.errors import NotReady
 from trmon.domain.severity import Severity
 from trmon.notify.message_text import message_text, one_line, plain_text
@@ -106,10 +106,12 @@ def _service_of(url: str, *, timeout_seconds: float) -> NotifyBase:
 def _notify_type(notifications: Sequence[Notification]) -> NotifyType:
     from apprise.common import NotifyType
 
-    firing = [notification for notification in notifications if notification.is_firing]
+    states = {notification.state for notification in notifications}
+    firing = [notification for notification in notifications if notification.state is NotifiedState.FIRING]
     if not firing:
-        is_open = any(notification.ended for notification in notifications)
-        return NotifyType.WARNING if is_open else NotifyType.SUCCESS
+        if NotifiedState.ENDED_OPEN in states:
+            return NotifyType.WARNING
+        return NotifyType.INFO if NotifiedState.ACKNOWLEDGED in states else NotifyType.SUCCESS
     pages = any(notification.alert.severity is Severity.PAGE for notification in firing)
     return NotifyType.FAILURE if pages else NotifyType.WARNING
 

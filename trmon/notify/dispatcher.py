@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from threading import Lock
@@ -36,8 +36,10 @@ from trmon.domain.alerts.muting import (
 )
 from trmon.domain.alerts.notification import Notification
 from trmon.domain.errors import Fenced, NotFound
+from trmon.domain.incidents.incident import leading_alerts
 from trmon.domain.ownership import Fences, Ownership, slot_of
 from trmon.fleet.changes import PeriodicThread
+from trmon.notify.pictures import Pictures
 from trmon.notify.receiver import DeliveryOutcome, DeliveryResult, Receiver
 from trmon.store.repositories.deliveries import Outbox
 
@@ -45,8 +47,8 @@ GROUP_WAIT_SECONDS = 0.005
 """Wait between a wake-up and a read of the outbox: alerts of one commit go into one message."""
 MAX_DUE = 1000
 """Maximum deliveries per read; a receiver with as many in flight gets no more until it has fewer."""
-PER_SUBJECT = 2
-"""Deliveries of one alert that may wait at a time: that it fires, and that it has resolved."""
+PER_SUBJECT = 3
+"""Deliveries of one alert that may wait at a time: that it fires, who has it, and that it has resolved."""
 THREADS_PER_RECEIVER = 2
 UNKNOWN_RECEIVER = DeliveryResult(DeliveryOutcome.REFUSED, "no such receiver is configured")
 
@@ -58,13 +60,14 @@ class DeliveryPolicy:
     """The routes, the retries, and the intervals of reminders and merges.
 
     `remind_seconds`: after which an unacknowledged page is sent again; `stall_quiet_seconds`: for which a stall waits
-    for other runs that stall.
+    for other runs that stall; `health_rules`: the rules whose alerts the run's incident stands for.
     """
 
     routes: Routes
     retry: RetryPolicy
     remind_seconds: float
     stall_quiet_seconds: float = 0.0
+    health_rules: Callable[[], Collection[str]] = tuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +82,16 @@ class OutgoingNotification:
 class DeliveryAttempt:
     """Attempts groups of deliveries; safe to call from several threads."""
 
-    def __init__(self, outbox: Outbox, receivers: Mapping[str, Receiver], *, policy: DeliveryPolicy) -> None:
+    def __init__(
+        self,
+        outbox: Outbox,
+        receivers: Mapping[str, Receiver],
+        *,
+        policy: DeliveryPolicy,
+        pictures: Pictures | None = None,
+    ) -> None:
         self._outbox = outbox
+        self._pictures = pictures
         self._receivers = receivers
         self._policy = policy
 
@@ -147,7 +158,23 @@ class DeliveryAttempt:
             remind_seconds=self._policy.remind_seconds,
             receiver_repeat_seconds=receiver.repeat_seconds,
         )
-        return OutgoingNotification(delivery, enrich_notification(delivery, context, now=now), repeat_seconds)
+        leading = leading_alerts(context.firing, health_rules=self._policy.health_rules())
+        notification = enrich_notification(delivery, context, now=now, leading=leading)
+        if notification.alert.is_incident:
+            notification = self._with_story(notification, context.run.id, receiver, now=now)
+        return OutgoingNotification(delivery, notification, repeat_seconds)
+
+    def _with_story(self, notification: Notification, run_id: int, receiver: Receiver, *, now: float) -> Notification:
+        """Return an incident's notification with the time at which it began and, for some receivers, its picture."""
+        if self._pictures is None:
+            return notification
+        try:
+            began_at = self._pictures.began_at(run_id, notification.alert.since_step)
+            picture = self._pictures.picture_of(run_id, notification, now=now) if receiver.shows_pictures else None
+        except Exception as error:  # noqa: BLE001 - the edge of what only adds to a message: it goes out without
+            log.warning("story_not_told", error=type(error).__name__)
+            return notification
+        return structs.replace(notification, began_at=began_at, picture=picture)
 
     def _send(
         self, outgoing: Sequence[OutgoingNotification], receiver: Receiver, claim: Fences | None
@@ -179,6 +206,7 @@ class Dispatcher(PeriodicThread):
         ownership: Ownership,
         policy: DeliveryPolicy,
         count: Callable[[str], None],
+        pictures: Pictures | None = None,
     ) -> None:
         """Args: ownership: of runs, whose deliveries this process sends; count: called with the name of each outcome,
         and with "error".
@@ -193,7 +221,7 @@ class Dispatcher(PeriodicThread):
         self._outbox = outbox
         self._ownership = ownership
         self._receivers = receivers
-        self._attempt = DeliveryAttempt(outbox, receivers, policy=policy)
+        self._attempt = DeliveryAttempt(outbox, receivers, policy=policy, pictures=pictures)
         self._unrecorded: dict[int, tuple[Delivery, DeliveryUpdate]] = {}
         """The results that could not be written: the next attempt writes them, and does not send again."""
         self._count = count

@@ -49,11 +49,21 @@ def email_message(
     message["References"] = " ".join(_id_of("episode", key, domain=domain) for key in list(episodes)[:MAX_REFERENCES])
     message["Auto-Submitted"] = "auto-generated"
     message.set_content(plain_text(text), cte="quoted-printable")
-    message.add_alternative(_html(text), subtype="html", cte="quoted-printable")
+    picture_id = _id_of("picture", message_key(notifications), domain=domain)
+    message.add_alternative(_html(text, picture_id=picture_id[1:-1]), subtype="html", cte="quoted-printable")
+    if text.picture is not None:
+        *_, html = message.iter_parts()
+        assert isinstance(html, EmailMessage)
+        html.add_related(text.picture.png, "image", "png", cid=picture_id, disposition="inline", filename="story.png")
     return message
 
 
-def _html(text: MessageText) -> str:
+BODY = "font:15px/1.45 system-ui,sans-serif;color:#1c2024;max-width:480px"
+BUTTON = "display:inline-block;margin:0 6px 6px 0;padding:6px 14px;border:1px solid #2f5fb3;border-radius:6px"
+"""Mail programs read the style of each element only."""
+
+
+def _html(text: MessageText, *, picture_id: str) -> str:
     paragraphs = []
     for alert in text.alerts:
         details = "".join(f"<br>\n{escape(line)}" for line in alert.details)
@@ -61,8 +71,12 @@ def _html(text: MessageText) -> str:
     if text.note is not None:
         paragraphs.append(f"<p>{escape(text.note)}</p>\n")
     if text.link is not None:
-        paragraphs.append(f'<p><a href="{escape(text.link.url)}">{escape(text.link.text)}</a></p>\n')
-    return f"<!DOCTYPE html>\n<html><body>\n{''.join(paragraphs)}</body></html>\n"
+        links = (f'<a style="{BUTTON}" href="{escape(one.url)}">{escape(one.text)}</a>\n' for one in text.links)
+        paragraphs.append(f"<p>\n{''.join(links)}</p>\n")
+    if text.picture is not None:
+        words = escape(text.picture.words)
+        paragraphs.append(f'<p><img src="cid:{picture_id}" alt="{words}" width="480" style="max-width:100%"></p>\n')
+    return f'<!DOCTYPE html>\n<html><body style="{BODY}">\n{"".join(paragraphs)}</body></html>\n'
 
 
 def _id_of(kind: str, key: str, *, domain: str) -> str:
@@ -113,6 +127,8 @@ class Email(receiver.Receiver):
 
     Errors: NotReady if the CA file is missing or invalid.
     """
+
+    shows_pictures = True
 
     def __init__(self, settings: Settings, *, resolve: receiver.Resolve = receiver.resolve_host) -> None:
         self._settings = settings

@@ -6,12 +6,18 @@ import hashlib
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timezone
+from urllib.parse import quote
 
-from trmon.domain.alerts.notification import Notification, NotifiedCause
+from trmon.domain.alerts.alert import Acknowledgement
+from trmon.domain.alerts.notification import Notification, NotifiedCause, NotifiedState, Picture
 from trmon.domain.severity import Severity
 
 MAX_NAMED_RUNS = 10
 """Runs that a merged message names; the others are only counted."""
+MAX_NAMED_ALERTS = 10
+"""Alerts that a link to an action names."""
+MAX_NOTE_LENGTH = 500
 SHARED_CAUSE = "Several runs at once: look first for what they share, such as the network, storage or the scheduler."
 
 
@@ -23,6 +29,8 @@ def run_names(notifications: Sequence[Notification]) -> tuple[str, ...]:
 def merged_summary(notifications: Sequence[Notification]) -> str:
     """Return how many runs a merged message reports, e.g. "12 runs stalled within 31 s"."""
     count, rule = len(run_names(notifications)), notifications[0].alert.rule
+    if (ack := notifications[0].ack) is not None and notifications[0].is_acknowledgement:
+        return f"{_name_of(ack)} has {len(notifications)} alerts of {count} runs"
     if not notifications[0].is_firing:
         return f"{count} runs are no longer {rule}"
     times = [notification.alert.at for notification in notifications]
@@ -34,16 +42,15 @@ class AlertParagraph:
     """One alert: its status and summary, and further lines."""
 
     status: str
-    is_firing: bool
+    state: NotifiedState
     severity: Severity
     summary: str
     details: tuple[str, ...] = ()
-    ended: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Link:
-    """A link to the newest step that a message reports."""
+    """A link to a page: the newest step that a message reports, or the dialog of an action."""
 
     text: str
     url: str
@@ -51,12 +58,22 @@ class Link:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageText:
-    """A message: a subject of one line, its alerts, a note about the run's other alerts, and a link."""
+    """A message: a subject of one line, its alerts, a note about the run's other alerts, links, and a picture.
+
+    The links of `actions` open the page on an action; nothing changes before a person presses its button there.
+    """
 
     subject: str
     alerts: tuple[AlertParagraph, ...]
     note: str | None = None
     link: Link | None = None
+    actions: tuple[Link, ...] = ()
+    picture: Picture | None = None
+
+    @property
+    def links(self) -> tuple[Link, ...]:
+        """All links, that to what the message reports first."""
+        return () if self.link is None else (self.link, *self.actions)
 
 
 def message_text(notifications: Sequence[Notification]) -> MessageText:
@@ -67,19 +84,18 @@ def message_text(notifications: Sequence[Notification]) -> MessageText:
     alerts = tuple(
         AlertParagraph(
             status=_status(notification),
-            is_firing=notification.is_firing,
+            state=notification.state,
             severity=notification.alert.severity,
             summary=notification.summary,
             details=tuple(_details(notification)),
-            ended=notification.ended,
         )
         for notification in notifications
     )
-    status = next((alert.status for alert in alerts if alert.is_firing), alerts[0].status)
+    status = next((alert.status for alert in alerts if alert.state is NotifiedState.FIRING), alerts[0].status)
     run, causes = notifications[0].run, dict.fromkeys(map(_name, notifications))
     reported = {notification.alert.rule for notification in notifications}
-    others = [alert for alert in notifications[-1].firing if alert.rule not in reported]
-    names = [f"{alert.rule} (muted)" if alert.muted else alert.rule for alert in others]
+    others = [one for one in notifications[-1].firing if one.rule not in reported and not one.in_incident]
+    names = [f"{alert.title} (muted)" if alert.muted else alert.title for alert in others]
     return MessageText(
         subject=f"[{status}] {run.project}/{run.run}: {', '.join(causes)}",
         alerts=alerts,
@@ -87,20 +103,43 @@ def message_text(notifications: Sequence[Notification]) -> MessageText:
         link=None
         if newest.url is None
         else Link(text=f"{newest.run.run} at step {newest.alert.since_step}", url=newest.url),
+        actions=tuple(_actions(notifications, newest.url)),
+        picture=next((one.picture for one in notifications if one.picture is not None), None),
     )
+
+
+def _actions(notifications: Sequence[Notification], url: str | None) -> Iterator[Link]:
+    """Yield a link to each action that the firing alerts of one run still ask for."""
+    firing = [one for one in notifications if one.is_firing and not one.ended]
+    alerts = "".join(f"&alert={quote(one.alert.identity, safe='')}" for one in firing[:MAX_NAMED_ALERTS])
+    if not firing or url is None:
+        return
+    if any(one.ack is None for one in firing):
+        yield Link(text="Acknowledge", url=f"{url}&action=acknowledge{alerts}")
+    yield Link(text="Silence", url=f"{url}&action=silence{alerts}")
 
 
 def _status(notification: Notification) -> str:
     if notification.ended:
         return notification.ended
+    if notification.is_acknowledgement:
+        return notification.state.value
     return f"still {notification.status.value}" if notification.told_before else notification.status.value
 
 
 def _details(notification: Notification) -> Iterator[str]:
+    if notification.is_acknowledgement:
+        yield from _who(notification.ack)
+        return
     if notification.is_end_with_run:
         yield f"The run {notification.ended or 'finished'} at step {notification.step}."
     elif not notification.is_firing:
         yield f"Over: {notification.reason}."
+    if notification.began_at is not None:
+        is_over = not notification.is_firing and not notification.ended
+        until = f", until {wall_time(notification.alert.at)}" if is_over else ""
+        yield f"Since {wall_time(notification.began_at)}{until}."
+    yield from _who(notification.ack)
     if notification.flapping is not None:
         changes, steps = notification.flapping.transitions, notification.flapping.within_steps
         yield f"It flaps: {changes} changes within {steps} steps. No more of it until it settles."
@@ -109,6 +148,21 @@ def _details(notification: Notification) -> Iterator[str]:
         yield from _cause_details(notification.cause, is_late=notification.is_firing and bool(notification.ended))
     elif notification.is_firing and notification.runbook:
         yield notification.runbook
+
+
+def _who(ack: Acknowledgement | None) -> Iterator[str]:
+    if ack is not None:
+        note = one_line(ack.note, max_length=MAX_NOTE_LENGTH)
+        yield f"Acknowledged by {_name_of(ack)} at {wall_time(ack.at)}{f': {note}' if note else '.'}"
+
+
+def _name_of(ack: Acknowledgement) -> str:
+    return one_line(ack.author, max_length=MAX_NOTE_LENGTH)
+
+
+def wall_time(at: float) -> str:
+    """Return a time, in seconds since the epoch, to the minute, with its zone."""
+    return datetime.fromtimestamp(at, tz=timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
 
 
 def _cause_details(cause: NotifiedCause, *, is_late: bool) -> Iterator[str]:
@@ -131,16 +185,21 @@ def _merged_text(notifications: Sequence[Notification]) -> MessageText:
     lines = [notification.summary for notification in notifications[:MAX_NAMED_RUNS]]
     if len(notifications) > MAX_NAMED_RUNS:
         lines.append(f"... and {len(notifications) - MAX_NAMED_RUNS} more")
-    if first.is_firing:
+    if first.is_acknowledgement:
+        lines += _who(first.ack)
+    elif first.is_firing:
         lines += [SHARED_CAUSE, *([first.runbook] if first.runbook else [])]
     alert = AlertParagraph(
         status=_status(first),
-        is_firing=first.is_firing,
+        state=first.state,
         severity=first.alert.severity,
         summary=summary,
         details=tuple(lines),
     )
-    return MessageText(subject=f"[{alert.status}] {summary}", alerts=(alert,))
+    # The page of a run is three parts deep.
+    page = None if first.url is None else f"{first.url.rsplit('/', 3)[0]}/alerts?q={quote(first.alert.rule)}"
+    link = None if page is None or not first.is_firing else Link(text="The alerts", url=page)
+    return MessageText(subject=f"[{alert.status}] {summary}", alerts=(alert,), link=link)
 
 
 def one_line(text: str, *, max_length: int) -> str:
@@ -154,8 +213,8 @@ def plain_text(text: MessageText) -> str:
     paragraphs = ["\n".join((f"{alert.status}: {alert.summary}", *alert.details)) for alert in text.alerts]
     if text.note is not None:
         paragraphs.append(text.note)
-    if text.link is not None:
-        paragraphs.append(f"{text.link.text}: {text.link.url}")
+    if text.links:
+        paragraphs.append("\n".join(f"{link.text}: {link.url}" for link in text.links))
     return "\n\n".join(paragraphs) + "\n"
 
 
@@ -181,3 +240,15 @@ def cause_details(notification: Notification) -> dict[str, str]:
         "runbook_url": cause.runbook_url,
     }
     return {name: str(value) for name, value in known.items() if value is not None}
+
+
+def who_and_when(notification: Notification) -> dict[str, str]:
+    """Return when what a notification reports began, who has it, and how its run ended, where that is known."""
+    ack = notification.ack
+    known = {
+        "began": None if notification.began_at is None else wall_time(notification.began_at),
+        "acknowledged_by": None if ack is None else _name_of(ack),
+        "note": None if ack is None else ack.note or None,
+        "ended": notification.ended or None,
+    }
+    return {name: value for name, value in known.items() if value is not None}

@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
-from trmon.domain.alerts.notification import Notification
+from trmon.domain.alerts.notification import Notification, NotifiedState
 from trmon.domain.severity import Severity
-from trmon.notify.message_text import cause_details
+from trmon.notify.message_text import cause_details, message_text, who_and_when
 from trmon.notify.receiver import DeliveryResult, HttpPost, HttpReceiver, rfc3339
 
 SEVERITIES = {Severity.PAGE: "critical", Severity.WARN: "warning"}
@@ -19,7 +19,7 @@ MAX_KEY_LENGTH = 255
 
 
 class PagerDuty(HttpReceiver):
-    """Triggers an incident when an alert fires, and resolves it when the alert resolves."""
+    """Triggers an incident when an alert fires, acknowledges it with the alert, and resolves it when that resolves."""
 
     is_grouping = False
     merges_runs = False
@@ -38,27 +38,36 @@ class PagerDuty(HttpReceiver):
 def pagerduty_event(notification: Notification) -> dict[str, Any]:
     """Return the event of a notification, without its routing key."""
     identity = {"dedup_key": incident_key(notification)}
-    if not notification.is_firing:
+    if notification.state is NotifiedState.RESOLVED:
         return {"event_action": "resolve", **identity}
+    message = message_text([notification])
+    [alert] = message.alerts
+    is_new = notification.state is NotifiedState.FIRING
+    action = "acknowledge" if notification.is_acknowledgement else "trigger" if notification.is_firing else "resolve"
     return {
-        "event_action": "trigger",
+        "event_action": action,
         **identity,
         "client": "trmon",
-        "links": [] if notification.url is None else [{"href": notification.url, "text": f"step {notification.step}"}],
+        "links": [{"href": link.url, "text": link.text} for link in message.links],
         "payload": {
-            "summary": notification.summary[:MAX_SUMMARY_LENGTH],
+            # A resolved incident looks healed: the summary says that this one is not.
+            "summary": (notification.summary if is_new else f"{alert.status}: {notification.summary}")[
+                :MAX_SUMMARY_LENGTH
+            ],
             "severity": SEVERITIES.get(notification.alert.severity, "info"),
             "source": f"{notification.run.project}/{notification.run.run}",
             "class": notification.alert.rule,
             "timestamp": rfc3339(notification.alert.since_at),
             "custom_details": {
                 **notification.alert.labels,
+                "state": notification.state.value,
                 "value": notification.value,
                 "threshold": notification.threshold,
                 "step": notification.step,
                 "owner": notification.run.owner,
                 "do": notification.runbook,
                 **cause_details(notification),
+                **who_and_when(notification),
             },
         },
     }

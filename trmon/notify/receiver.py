@@ -49,11 +49,13 @@ class Receiver:
 
     `is_grouping`: whether one message may hold several alerts of a run; otherwise each alert is delivered alone.
     `merges_runs`: whether one may report the same rule on several runs; False where each alert has its own identity.
+    `shows_pictures`: whether its message may have a picture of the illness.
     `repeat_seconds`: how often a firing alert is sent again, for receivers that drop an alert which is not.
     """
 
     is_grouping = True
     merges_runs = True
+    shows_pictures = False
     repeat_seconds: float | None = None
 
     def deliver(self, notifications: Sequence[Notification], *, now: float) -> DeliveryResult:

@@ -16,9 +16,11 @@ from trmon.notify.alertmanager import PATH, Alertmanager
 from trmon.notify.apprise import Apprise
 from trmon.notify.email import Email
 from trmon.notify.pagerduty import PagerDuty
+from trmon.notify.pictures import Pictures
 from trmon.notify.receiver import DeliveryResult, HttpPost, Receiver
 from trmon.notify.slack import Slack
 from trmon.notify.webhook import Webhook
+from trmon.store import Store
 
 log = structlog.get_logger(__name__)
 
@@ -54,6 +56,12 @@ def receivers_of(settings: Settings) -> dict[str, Receiver]:
         except NotReady as error:
             raise NotReady(f"TRMON_APPRISE_URLS: {name}: {error}") from error
     return receivers
+
+
+def pictures_of(settings: Settings, store: Store) -> Pictures:
+    """Return what draws the pictures of messages; Slack's secret URL is the one that its links are signed with."""
+    secret = None if settings.slack_url is None else settings.slack_url.get_secret_value()
+    return Pictures(store, public_url=settings.public_url, secret=secret)
 
 
 def routes_of(settings: Settings) -> Routes:

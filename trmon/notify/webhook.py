@@ -18,7 +18,7 @@ from msgspec import structs
 from standardwebhooks import Webhook as StandardWebhook
 
 from trmon.domain.alerts.alert import AlertState
-from trmon.domain.alerts.notification import Notification, NotifiedRun
+from trmon.domain.alerts.notification import Notification, NotifiedRun, NotifiedState
 from trmon.domain.errors import NotReady
 from trmon.notify.message_text import merged_summary, message_key, run_names
 from trmon.notify.receiver import DeliveryResult, HttpPost, HttpReceiver
@@ -27,20 +27,22 @@ MESSAGE_VERSION = 2
 SECRET_PREFIX = "whsec_"  # noqa: S105 - the prefix of every secret
 TRMON_SIGNATURE_HEADER = "X-Trmon-Signature"
 TIMESTAMP_HEADER = "X-Trmon-Timestamp"
+TOLD = ("cause", "ended", "ack", "began_at")
 KEY_HEADER = "X-Trmon-Delivery"
 
 
 def webhook_message(notifications: Sequence[Notification]) -> dict[str, Any]:
     """Return the message of notifications of one run, or merged ones of several; the page on alerts names its fields.
 
-    `status` is firing if any of the alerts is. A merged message has a `summary`, and a run for each alert; its own
-    `run` and `firing` are those of its first alert.
+    `status` is firing if any of the alerts is, `state` that of the most urgent one. A merged message has a `summary`,
+    and a run for each alert; its own `run` and `firing` are those of its first alert.
     """
     first, is_firing = notifications[0], any(notification.is_firing for notification in notifications)
     is_merged = len(run_names(notifications)) > 1
     message = {
         "version": MESSAGE_VERSION,
         "status": AlertState.FIRING if is_firing else AlertState.RESOLVED,
+        "state": min((notification.state for notification in notifications), key=[*NotifiedState].index),
         "run": _run(first.run),
         "alerts": [_alert(notification, has_run=is_merged) for notification in notifications],
         "firing": first.firing,
@@ -51,9 +53,10 @@ def webhook_message(notifications: Sequence[Notification]) -> dict[str, Any]:
 def _alert(notification: Notification, *, has_run: bool) -> dict[str, Any]:
     """Return a notification with the fields of its alert among its own, and without the run's other alerts."""
     fields = structs.asdict(notification)
-    alert, run, _, cause, ended = (fields.pop(name) for name in ("alert", "run", "firing", "cause", "ended"))
-    fields = {"key": fields.pop("key"), **fields, **structs.asdict(alert)}
-    fields |= {"attempt_id": run.attempt_id, "cause": cause, "ended": ended}
+    alert, run, _, _, *told = (fields.pop(name) for name in ("alert", "run", "firing", "picture", *TOLD))
+    status, key = fields.pop("status"), fields.pop("key")
+    fields = {"key": key, "status": status, "state": notification.state, **fields, **structs.asdict(alert)}
+    fields |= {"attempt_id": run.attempt_id, **dict(zip(TOLD, told, strict=True))}
     return fields | {"run": _run(run)} if has_run else fields
 
 

@@ -13,8 +13,7 @@ from msgspec import structs
 from trmon.domain.alerts.alert import AlertState
 from trmon.domain.batches.batch import QuarantinePart
 from trmon.domain.budget.trainer_advice import STOPPING_FINDINGS, Advice
-from trmon.domain.findings.verdict import COLLAPSE, HISTORY_UNAVAILABLE
-from trmon.domain.incidents.incident import PREDICTION
+from trmon.domain.findings.verdict import COLLAPSE, HISTORY_UNAVAILABLE, PREDICTION
 from trmon.domain.messages import Unread
 from trmon.domain.pipeline.judging import judgement_of
 from trmon.domain.pipeline.run_update import Checkpoint, Frontier, RunUpdate, RunView

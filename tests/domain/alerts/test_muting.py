@@ -9,8 +9,15 @@ import pytest
 
 from tests.domain.alerts.alert_builders import ALERT, delivery_of
 from tests.domain.memory_log import MemoryLog
-from trmon.domain.alerts.alert import ENDED_LABEL, INCIDENT_RULE, Alert, AlertState
-from trmon.domain.alerts.delivery import Delivery, DeliveryContext, DeliveryState, RetryPolicy
+from trmon.domain.alerts.alert import ENDED_LABEL, INCIDENT_RULE, Acknowledgement, Alert, AlertState
+from trmon.domain.alerts.delivery import (
+    Delivery,
+    DeliveryContext,
+    DeliveryState,
+    RetryPolicy,
+    acknowledging_delivery,
+    repeat_interval_seconds,
+)
 from trmon.domain.alerts.muting import (
     LATE_SECONDS,
     DeliveryUpdate,
@@ -22,7 +29,7 @@ from trmon.domain.alerts.muting import (
     update_after_mute,
     update_after_success,
 )
-from trmon.domain.alerts.notification import FiringAlert, Flapping
+from trmon.domain.alerts.notification import FiringAlert, Flapping, NotifiedState
 from trmon.domain.alerts.silences import MAX_TRANSITIONS, Matcher, MatchOperator, Silence
 from trmon.domain.alerts.transitions import transition_event
 from trmon.domain.runs.run import Run, RunState
@@ -96,7 +103,7 @@ def test_a_delivery_is_muted_with_a_reason(
 
 
 def test_an_acknowledged_alert_is_sent_again_to_a_receiver_that_drops_what_is_not_repeated() -> None:
-    acked = delivery_context(acked=frozenset({ALERT.episode}))
+    acked = delivery_context(acked={ALERT.episode: Acknowledgement(author="ana", note="", at=NOW)})
     assert mute_reason(FIRING, acked, now=NOW) is MuteReason.ACKNOWLEDGED
     assert mute_reason(FIRING, acked, now=NOW, must_repeat=True) is None
 
@@ -161,6 +168,7 @@ def test_an_update_has_its_reason() -> None:
 
 
 DELIVERY = delivery_of()
+ACK = Acknowledgement(author="ana", note="", at=NOW)
 
 
 def enriched_context(*firing: Alert, transitions: int = 1, acked: bool = False) -> DeliveryContext:
@@ -170,7 +178,7 @@ def enriched_context(*firing: Alert, transitions: int = 1, acked: bool = False) 
         run=MemoryLog().stored_run,
         alerts=firing or (ALERT,),
         tried={},
-        acked=frozenset({ALERT.episode} if acked else ()),
+        acked={ALERT.episode: ACK} if acked else {},
         events=tuple(events),
     )
 
@@ -179,11 +187,39 @@ def test_a_notification_lists_the_firing_alerts_and_whether_they_are_acknowledge
     notification = enrich_notification(DELIVERY, enriched_context(acked=True), now=0.0)
     assert notification.firing == (
         FiringAlert(
-            rule="high", severity=Severity.PAGE, since_step=7, summary="x is inf", acknowledged=True, muted=None
+            rule="high",
+            title="high",
+            severity=Severity.PAGE,
+            since_step=7,
+            summary="x is inf",
+            acknowledged=True,
+            muted=None,
+            in_incident=False,
         ),
     )
+    assert (notification.ack, notification.began_at) == (ACK, ALERT.since_at)
     assert notification.flapping is None
     assert notification.told_before == 0
+
+
+def test_who_has_an_alert_is_told_also_during_a_silence_until_it_ends_or_somebody_else_has_it() -> None:
+    told = acknowledging_delivery(DELIVERY, ACK, now=NOW)
+    acked = enriched_context(acked=True)
+    silence = Silence(id=1, project=None, matchers=(), author="", note="", starts_at=0.0, ends_at=2 * NOW)
+    assert told.notification.state is NotifiedState.ACKNOWLEDGED
+    assert mute_reason(told, replace(acked, silences=(silence,)), now=NOW) is None
+    taken = replace(acked, acked={ALERT.episode: replace(ACK, author="bo")})
+    assert mute_reason(told, taken, now=NOW) is MuteReason.TAKEN_OVER
+    assert mute_reason(told, enriched_context(replace(ALERT, state=AlertState.RESOLVED)), now=NOW) is MuteReason.ENDED
+    assert repeat_interval_seconds(told, ALERT, remind_seconds=60.0, receiver_repeat_seconds=60.0) is None
+
+
+def test_alerts_that_joined_the_incident_are_marked() -> None:
+    incident = replace(ALERT, identity="1/incident", rule=INCIDENT_RULE, labels={"title": "stale rollouts"})
+    member = replace(ALERT, identity="1/low", rule="low")
+    context = enriched_context(incident, member)
+    firing = enrich_notification(DELIVERY, context, now=0.0, leading=[incident]).firing
+    assert [(one.title, one.in_incident) for one in firing] == [("stale rollouts", False), ("low", True)]
 
 
 def test_a_notification_names_the_current_owner_and_the_key_of_the_delivery() -> None:

@@ -7,7 +7,8 @@ from dataclasses import replace
 from tests.domain.alerts.alert_builders import ALERT
 from tests.domain.ruleruns import run
 from trmon.domain.alerts.alert import SINCE_LABEL, Alert, AlertState
-from trmon.domain.incidents.incident import CAUSE_LABEL, PREDICTION, Incident, is_member
+from trmon.domain.findings.verdict import PREDICTION
+from trmon.domain.incidents.incident import CAUSE_LABEL, Incident, is_member
 from trmon.domain.severity import Severity
 
 HEALTH = frozenset({"stale_rollouts", "mask_rate", "weak_learning_signal"})

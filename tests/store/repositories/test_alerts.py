@@ -135,10 +135,12 @@ def test_an_alert_that_fires_again_at_the_same_step_is_not_acknowledged(store: S
     commit(store, run_id, alerts=(crashed,), alert_events=(fired,))
     store.alerts.acknowledge("1/crashed", ack, access=EVERYTHING).result(timeout=30)
     commit(store, run_id, alerts=(crashed,), alert_events=(fired,))
-    assert store.outbox.delivery_context(run_id, now=NOW + 2).acked == {crashed.episode}, "the same one, written again"
+    assert store.outbox.delivery_context(run_id, now=NOW + 2).acked == {crashed.episode: ack}, (
+        "the same one, written again"
+    )
     commit(store, run_id, alerts=(replace(crashed, state=AlertState.RESOLVED, updated_at=NOW + 2),))
     again = replace(crashed, since_at=NOW + 3, updated_at=NOW + 3)
     commit(store, run_id, alerts=(again,), alert_events=(alert_event(again, silence_started_at=NOW + 2),))
-    assert store.outbox.delivery_context(run_id, now=NOW + 4).acked == frozenset()
+    assert store.outbox.delivery_context(run_id, now=NOW + 4).acked == {}
     [listed] = store.alerts.list(access=EVERYTHING).items
     assert (listed.alert, listed.ack) == (again, None)

@@ -25,6 +25,7 @@ from trmon.ingest.quotas import QuotaGate
 from trmon.ingest.service import IngestService
 from trmon.metrics.counters import Counters
 from trmon.metrics.exposition import Exposition
+from trmon.notify.pictures import Pictures
 from trmon.notify.registry import DeliveryCheck
 from trmon.store import Store
 
@@ -77,6 +78,7 @@ class Components:
     verdicts: RunVerdicts
     readiness: Readiness
     delivery_check: DeliveryCheck
+    pictures: Pictures
     judging: JudgingWatch
     what_ifs: Semaphore
 

@@ -7,9 +7,12 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-from trmon.domain.alerts.alert import Alert, AlertEvent, AlertState
+from msgspec import structs
+
+from trmon.domain.alerts.alert import Acknowledgement, Alert, AlertEvent, AlertState
 from trmon.domain.alerts.notification import Notification
 from trmon.domain.alerts.silences import FlapState, Silence, flap_state
+from trmon.domain.alerts.transitions import TransitionReason
 from trmon.domain.runs.run import Run, RunState
 from trmon.domain.severity import Severity
 
@@ -60,16 +63,37 @@ class Delivery:
         return self.receiver, self.id if self.episode is None else self.episode
 
     @property
+    def is_acknowledgement(self) -> bool:
+        """Whether it tells who has the alert."""
+        return self.notification.is_acknowledgement
+
+    @property
     def key(self) -> str:
         """The idempotency key of the next attempt: a retry repeats it, a reminder gets a new one."""
         return f"{self.dedup_key}:{self.rounds}" if self.rounds else self.dedup_key
+
+
+def acknowledging_delivery(fired: Delivery, ack: Acknowledgement, *, now: float) -> Delivery:
+    """Return the delivery that tells the receiver of `fired` who has the alert."""
+    reason = TransitionReason.ACKNOWLEDGED.value
+    alert = structs.replace(fired.notification.alert, at=ack.at)
+    return Delivery(
+        id=0,
+        receiver=fired.receiver,
+        dedup_key=f"{fired.receiver}:{fired.episode}:acknowledged:{ack.at:.3f}",
+        notification=structs.replace(fired.notification, reason=reason, alert=alert, ack=ack, ended=""),
+        due_at=now,
+        made_at=now,
+        run_id=fired.run_id,
+        episode=fired.episode,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryContext:
     """The run of a delivery, its alerts, and what its receivers already know.
 
-    `alerts`: those that fire and those that ended within the last minute; `acked`: the acknowledged episodes; `tried`:
+    `alerts`: those that fire and those that ended within the last minute; `acked`: who has which episode; `tried`:
     when the firing notification of each (receiver, episode) was attempted, which may have arrived; `waiting`: those
     whose firing notification is still due; `events`: the newest transitions of the run.
     """
@@ -78,7 +102,7 @@ class DeliveryContext:
     alerts: tuple[Alert, ...]
     tried: Mapping[tuple[str, str], float]
     waiting: frozenset[tuple[str, str]] = frozenset()
-    acked: frozenset[str] = frozenset()
+    acked: Mapping[str, Acknowledgement] = field(default_factory=dict)
     silences: tuple[Silence, ...] = ()
     events: tuple[AlertEvent, ...] = ()
 
@@ -202,15 +226,19 @@ class MergedStalls:
 def merge_stalls(
     deliveries: Iterable[Delivery], *, in_flight: Collection[Subject], merging: StallMerging, now: float
 ) -> MergedStalls:
-    """Return the stalls of three runs or more as one group per receiver and state, and the new ones that still wait."""
+    """Return the stalls of three runs or more as one group per receiver and state, and the new ones that still wait.
+
+    What one person acknowledged at once is merged in the same way, and waits for nothing.
+    """
     groups: dict[object, list[Delivery]] = {}
     taken = set(in_flight)
     for delivery in deliveries:
         if delivery.subject not in taken:
             taken.add(delivery.subject)
             has_run = delivery.run_id is not None and delivery.episode is not None
-            if has_run and delivery.notification.alert.rule == MERGED_RULE and delivery.receiver in merging.receivers:
-                groups.setdefault((delivery.receiver, delivery.told_state), []).append(delivery)
+            told, ack = delivery.notification, delivery.notification.ack if delivery.is_acknowledgement else None
+            if has_run and (ack or told.alert.rule == MERGED_RULE) and delivery.receiver in merging.receivers:
+                groups.setdefault((delivery.receiver, delivery.told_state, ack), []).append(delivery)
     merged: list[Group] = []
     waiting: list[Delivery] = []
     for group in groups.values():
@@ -225,7 +253,8 @@ def merge_stalls(
 
 
 def _is_new(delivery: Delivery) -> bool:
-    return delivery.state is DeliveryState.DUE and not delivery.attempts and not delivery.rounds
+    is_first = delivery.state is DeliveryState.DUE and not delivery.attempts and not delivery.rounds
+    return is_first and not delivery.is_acknowledgement
 
 
 def repeat_interval_seconds(
@@ -236,6 +265,8 @@ def repeat_interval_seconds(
     Args: alert: the alert of the delivery, None if it ended; remind_seconds: the interval for pages;
     receiver_repeat_seconds: the interval for all alerts of a receiver that drops those not sent again.
     """
-    if delivery.told_state is not AlertState.FIRING or alert is None or alert.state is not AlertState.FIRING:
+    if delivery.is_acknowledgement or delivery.told_state is not AlertState.FIRING:
+        return None
+    if alert is None or alert.state is not AlertState.FIRING:
         return None
     return receiver_repeat_seconds or (remind_seconds if alert.severity is Severity.PAGE else None)

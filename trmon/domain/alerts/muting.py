@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from enum import Enum
 
@@ -34,6 +35,7 @@ class MuteReason(Enum):
     REROUTED = "the run has another owner now"
     OUT_OF_ORDER = "waiting for the firing notification"
     SUPERSEDED = "superseded by a newer notification of the incident"
+    TAKEN_OVER = "somebody else has acknowledged it since"
     ENDED_ILL = "the notification that the run ended with its incident was sent instead"
 
     @property
@@ -63,6 +65,8 @@ def mute_reason(
         if subject in context.tried and context.was_told_after_end(delivery):
             return MuteReason.ENDED_ILL
         return None if subject in context.tried else MuteReason.NEVER_NOTIFIED
+    if delivery.is_acknowledgement:
+        return _ack_mute_reason(delivery, context)
     if context.run.state is RunState.FINISHED and not context.ends_untold(delivery):
         return MuteReason.FINISHED
     if not is_routed:
@@ -81,6 +85,14 @@ def mute_reason(
     if not delivery.rounds and context.flap_state_of(delivery) is FlapState.ONGOING:
         return MuteReason.FLAPPING
     return MuteReason.SILENCED if _is_silenced(alert, context, now=now) else None
+
+
+def _ack_mute_reason(delivery: Delivery, context: DeliveryContext) -> MuteReason | None:
+    """Return why an acknowledgement is not sent; a silence, and that the alert is acknowledged, do not keep it."""
+    alert = context.alert_of(delivery)
+    if alert is None or alert.state is not AlertState.FIRING:
+        return MuteReason.ENDED
+    return None if context.acked.get(alert.episode) == delivery.notification.ack else MuteReason.TAKEN_OVER
 
 
 def _is_silenced(alert: Alert, context: DeliveryContext, *, now: float) -> bool:
@@ -163,8 +175,13 @@ def update_after_mute(delivery: Delivery, *, now: float, reason: MuteReason) -> 
     )
 
 
-def enrich_notification(delivery: Delivery, context: DeliveryContext, *, now: float) -> Notification:
-    """Return the notification of a delivery with all firing alerts of the run, its current owner, and flapping."""
+def enrich_notification(
+    delivery: Delivery, context: DeliveryContext, *, now: float, leading: Collection[Alert] | None = None
+) -> Notification:
+    """Return the notification of a delivery with all firing alerts of the run, its owner, flapping, and who has it.
+
+    Args: leading: the firing alerts that are not part of the run's incident; None: all are.
+    """
     notification = delivery.notification
     is_first_told = notification.is_firing and context.ends_untold(delivery)
     over = context.alert_of(delivery) if is_first_told else None
@@ -176,16 +193,21 @@ def enrich_notification(delivery: Delivery, context: DeliveryContext, *, now: fl
         firing=tuple(
             FiringAlert(
                 rule=alert.rule,
+                title=(alert.labels.get("title") or alert.labels.get("cause") if alert.is_incident else None)
+                or alert.rule,
                 severity=alert.severity,
                 since_step=alert.since_step,
                 summary=alert.summary,
                 acknowledged=alert.episode in context.acked,
                 muted=MuteReason.SILENCED.value if _is_silenced(alert, context, now=now) else None,
+                in_incident=leading is not None and alert not in leading,
             )
             for alert in context.firing
         ),
         flapping=Flapping(transitions=MAX_TRANSITIONS, within_steps=WITHIN_STEPS) if flaps else None,
         told_before=delivery.rounds,
         ended=notification.ended if over is None else over.run_ended,
+        ack=context.acked.get(delivery.episode or ""),
+        began_at=None if notification.alert.is_incident else notification.alert.since_at,
         alert=structs.replace(notification.alert, severity=Severity.WARN) if is_first_told else notification.alert,
     )

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from enum import Enum
 from urllib.parse import quote
 
 import msgspec
 from msgspec import structs
 
-from trmon.domain.alerts.alert import INCIDENT_RULE, Alert, AlertEvent, AlertState
+from trmon.domain.alerts.alert import INCIDENT_RULE, Acknowledgement, Alert, AlertEvent, AlertState
 from trmon.domain.alerts.transitions import TransitionReason, transition_event
 from trmon.domain.identity import RunKey
 from trmon.domain.runs.run import Run, RunState
@@ -43,15 +44,30 @@ class NotifiedRun(msgspec.Struct, frozen=True, kw_only=True):
     attempt_id: int
 
 
+class NotifiedState(Enum):
+    """What a notification says of its alert, the most urgent first."""
+
+    FIRING = "firing"
+    ENDED_OPEN = "ended_open"
+    """The run finished while its incident was open: nothing has healed."""
+    ACKNOWLEDGED = "acknowledged"
+    RESOLVED = "resolved"
+
+
 class FiringAlert(msgspec.Struct, frozen=True, kw_only=True):
-    """An alert that fires on the run when the notification is sent; `muted` is the reason if it is muted."""
+    """An alert that fires on the run when the notification is sent; `muted` is the reason if it is muted.
+
+    `in_incident`: whether it joined the incident that fires, which stands for it.
+    """
 
     rule: str
+    title: str
     severity: Severity
     since_step: int
     summary: str
     acknowledged: bool
     muted: str | None
+    in_incident: bool
 
 
 class Flapping(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,6 +91,14 @@ class NotifiedCause(msgspec.Struct, frozen=True, kw_only=True):
     runbook_url: str | None
 
 
+class Picture(msgspec.Struct, frozen=True, kw_only=True):
+    """A picture of the illness as a PNG, where the service serves it (None: nowhere), and what it shows, in words."""
+
+    png: bytes
+    url: str | None
+    words: str
+
+
 @decodable
 class Notification(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One transition of an alert, as the outbox stores it and receivers render it.
@@ -82,7 +106,9 @@ class Notification(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     The fields with a default describe one delivery and are set when it is sent: `firing` holds all alerts that fire
     on the run by then, `flapping` is set if the alert starts to flap, `told_before` counts the earlier reminders, and
     `key` identifies the delivery (a retry repeats it, a reminder does not), `ended` says how the run
-    finished with the incident, whether that is its end or it was not sent before. `cause` is set for an incident.
+    finished with the incident, whether that is its end or it was not sent before. `cause` is set for an incident,
+    `ack` says who has the alert, `began_at` when its first step closed, if that is stored; `picture` is for receivers
+    that show one.
     """
 
     status: AlertState
@@ -102,6 +128,23 @@ class Notification(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     key: str = ""
     cause: NotifiedCause | None = None
     ended: str = ""
+    ack: Acknowledgement | None = None
+    began_at: float | None = None
+    picture: Picture | None = None
+
+    @property
+    def state(self) -> NotifiedState:
+        """What it says of the alert."""
+        if self.ended:
+            return NotifiedState.ENDED_OPEN
+        if self.is_acknowledgement:
+            return NotifiedState.ACKNOWLEDGED
+        return NotifiedState.FIRING if self.is_firing else NotifiedState.RESOLVED
+
+    @property
+    def is_acknowledgement(self) -> bool:
+        """Whether it reports that a person has taken the alert, which goes on."""
+        return self.reason == TransitionReason.ACKNOWLEDGED.value
 
     @property
     def is_firing(self) -> bool:

@@ -36,6 +36,7 @@ class TransitionReason(Enum):
     REVISED = "another finding explains it"
     WORSENED = "it has become a page"
     HANDED_OVER = "it fires, and the run has another owner now"
+    ACKNOWLEDGED = "it is acknowledged"
 
 
 class AlertTrack(msgspec.Struct, frozen=True):

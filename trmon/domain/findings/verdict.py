@@ -27,6 +27,8 @@ LEADS_AFTER_ROWS = 20
 COLLAPSE_LEAD_ROWS = 50
 COLLAPSE = "reward_collapse"
 """The finding after which nothing is left to predict."""
+PREDICTION = "collapse_risk"
+"""The finding that predicts: while it leads, nothing has broken yet."""
 REWARD_FINDINGS = (COLLAPSE, "reward_decline")
 CERTAIN = ("not_a_number", "corrupt_logprobs")
 """They lead a collapse however long before it they began."""

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 import msgspec
 
 from trmon.domain.alerts.alert import INCIDENT_RULE, Alert, AlertState
-from trmon.domain.findings.verdict import Judgement
+from trmon.domain.findings.verdict import PREDICTION, Judgement
 from trmon.domain.severity import Severity
 
 QUIET_STEPS = 50
@@ -15,8 +15,6 @@ QUIET_STEPS = 50
 CAUSE_LABEL, TITLE_LABEL, REMEDY_LABEL = "cause", "title", "remedy"
 LAST_GOOD_LABEL = "last_good_step"
 ENDED_ILL, OPEN_WARNING = "ended ill", "finished with an open warning"
-PREDICTION = "collapse_risk"
-"""The finding that predicts: while it leads an incident, nothing has broken yet."""
 
 
 class Incident(msgspec.Struct, frozen=True, kw_only=True):

@@ -12,13 +12,20 @@ from sqlalchemy.dialects.postgresql import JSON
 
 from trmon.domain.access import Access, AuditAction
 from trmon.domain.alerts.alert import INCIDENT_RULE, Acknowledgement, Alert, AlertEvent, AlertState, ListedAlert
+from trmon.domain.alerts.delivery import acknowledging_delivery
 from trmon.domain.errors import Conflict, NotFound
 from trmon.domain.identity import RunKey
 from trmon.domain.incidents.incident import CAUSE_LABEL, TITLE_LABEL, is_member
 from trmon.domain.pipeline.run_update import Event
 from trmon.domain.severity import Severity
 from trmon.store.repositories.audit import write_audit
-from trmon.store.rows.alerts import ALERT_MAPPING, EVENT_MAPPING
+from trmon.store.rows.alerts import (
+    ALERT_MAPPING,
+    EVENT_MAPPING,
+    decode_deliveries,
+    read_acknowledgement,
+    write_deliveries,
+)
 from trmon.store.rows.mapping import Page, where_given
 from trmon.store.rows.runs import visible_runs
 from trmon.store.schema import tables
@@ -171,9 +178,8 @@ def select_listed(access: Access) -> Select[Any]:
 
 def listed_alert(row: Any) -> ListedAlert:
     """Return the alert of a row that a query made by `select_listed` finds."""
-    ack = None if row.acked_at is None else Acknowledgement(author=row.acked_by, note=row.ack_note, at=row.acked_at)
-    run = RunKey(row.project, row.name)
-    return ListedAlert(id=row.id, run=run, owner=row.owner, alert=ALERT_MAPPING.from_row(row), ack=ack)
+    run, alert = RunKey(row.project, row.name), ALERT_MAPPING.from_row(row)
+    return ListedAlert(id=row.id, run=run, owner=row.owner, alert=alert, ack=read_acknowledgement(row))
 
 
 def _refused(
@@ -211,4 +217,17 @@ def _acknowledge(transaction: Transaction, identity: str, ack: Acknowledgement, 
     event = Event(kind="ack", data={"identity": identity, "author": ack.author, "note": ack.note}, at=ack.at)
     transaction.events.append((row.run_id, event))
     transaction.edited.add(row.run_id)
+    _tell_receivers(transaction, listed_alert(row).alert, ack)
     return replace(listed_alert(row), ack=ack)
+
+
+def _tell_receivers(transaction: Transaction, alert: Alert, ack: Acknowledgement) -> None:
+    """Put who has an alert into the outbox, for each receiver that may have been sent the alert."""
+    table = tables.delivery
+    of_episode = (table.c.run_id == alert.run_id, table.c.episode == alert.episode, table.c.tried_at.is_not(None))
+    found = select(table).where(*of_episode, table.c.told_state == AlertState.FIRING.value).order_by(table.c.id)
+    sent, _ = decode_deliveries(transaction.connection.execute(found))
+    newest = {one.receiver: one for one in sent if one.notification.alert.since_at == alert.since_at}
+    deliveries = [acknowledging_delivery(one, ack, now=ack.at) for one in newest.values()]
+    write_deliveries(transaction.connection, deliveries)
+    transaction.receivers.update(newest)

@@ -24,14 +24,14 @@ from sqlalchemy import (
 )
 
 from trmon.domain.access import Access
-from trmon.domain.alerts.alert import Alert, AlertState
+from trmon.domain.alerts.alert import Acknowledgement, Alert, AlertState
 from trmon.domain.alerts.delivery import Delivery, DeliveryContext, DeliveryState
 from trmon.domain.alerts.muting import LATE_SECONDS, DeliveryUpdate
 from trmon.domain.identity import RunKey
 from trmon.domain.ownership import SLOTS, Fences
 from trmon.store.repositories.leases import check_fences
 from trmon.store.repositories.silences import read_silences
-from trmon.store.rows.alerts import ALERT_MAPPING, EVENT_MAPPING, decode_deliveries
+from trmon.store.rows.alerts import ALERT_MAPPING, EVENT_MAPPING, decode_deliveries, read_acknowledgement
 from trmon.store.rows.mapping import Page, RowMapping, where_given
 from trmon.store.rows.runs import read_run, visible_runs
 from trmon.store.schema import tables
@@ -46,15 +46,16 @@ Subject = tuple[str, str]
 
 def _read_alerts(
     connection: Connection, run_id: int, *, ended_after: float
-) -> tuple[tuple[Alert, ...], frozenset[str]]:
-    """Return the alerts that fire or ended recently, and the acknowledged episodes."""
+) -> tuple[tuple[Alert, ...], dict[str, Acknowledgement]]:
+    """Return the alerts that fire or ended recently, and who has which episode."""
     table = tables.alert.c
     fires = table.state == AlertState.FIRING.value
     ended = (table.state == AlertState.RESOLVED.value) & (table.updated_at > ended_after)
     found = select(tables.alert).where(table.run_id == run_id, or_(fires, ended)).order_by(table.id)
     rows = connection.execute(found).all()
-    acked = (ALERT_MAPPING.from_row(row).episode for row in rows if row.acked_at is not None)
-    return tuple(ALERT_MAPPING.from_row(row) for row in rows), frozenset(acked)
+    alerts = tuple(map(ALERT_MAPPING.from_row, rows))
+    acks = map(read_acknowledgement, rows)
+    return alerts, {alert.episode: ack for alert, ack in zip(alerts, acks, strict=True) if ack is not None}
 
 
 def _read_notified(

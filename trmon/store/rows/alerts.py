@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from sqlalchemy import Connection, delete, update
 
-from trmon.domain.alerts.alert import Alert, AlertEvent, AlertState
+from trmon.domain.alerts.alert import Acknowledgement, Alert, AlertEvent, AlertState
 from trmon.domain.alerts.delivery import Delivery
 from trmon.domain.alerts.notification import Notification
 from trmon.domain.errors import Damaged
@@ -25,6 +25,13 @@ _NOTIFICATION = Codec(
 _DELIVERY = RowMapping(
     Delivery, renamed={"notification": "body"}, codecs={"notification": _NOTIFICATION}, generated={"id"}
 )
+
+
+def read_acknowledgement(row: Any) -> Acknowledgement | None:
+    """Return who has the alert of a row; None if nobody has."""
+    if row.acked_at is None:
+        return None
+    return Acknowledgement(author=row.acked_by, note=row.ack_note, at=row.acked_at)
 
 
 def write_alerts(connection: Connection, alerts: Sequence[Alert]) -> None:

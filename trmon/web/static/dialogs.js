@@ -1,8 +1,8 @@
 // The dialogs that acknowledge and silence alerts.
 
-import { send } from "./api.js";
+import { send, token } from "./api.js";
 import { fill, h, refusal } from "./dom.js";
-import { plural, step } from "./words.js";
+import { capital, clock, hour, plural, step } from "./words.js";
 
 const PREVIEW_MS = 250;
 const NAMED = 5;
@@ -14,11 +14,32 @@ const HOURS = [
   ["168", "1 week"],
 ];
 
+/** Open the dialog of an action on alerts of a run, as a link in a message asks; resolves to true once a person has acted. */
+export function offered(kind, alerts, { project, run }) {
+  const firing = alerts.filter(({ state }) => state === "firing");
+  const open = firing.filter(({ ack }) => !ack);
+  if (!firing.length) return asked(`Nothing to ${kind}`, alerts.length ? alerts.map(over) : h("p", {}, "The alert is over."), null);
+  if (kind === "acknowledge") return acknowledge(open.length ? open : firing);
+  const rule = firing.length === 1 ? (firing[0].labels.cause ?? firing[0].rule) : "";
+  const matchers = [
+    { label: "run", value: run },
+    { label: "rule", value: rule },
+  ];
+  return silence(matchers, project);
+}
+
+const over = ({ title, updated_at: at }) => h("p", {}, `${capital(title)} is over since ${clock(at)}.`);
+
+const held = ({ title, ack }) => ack && h("p", {}, `${ack.author} has ${title} since ${hour(ack.at)}${ack.note ? `: ${ack.note}` : ""}`);
+
 /** Ask for an author and a note; resolves to true once the alerts are acknowledged. */
 export function acknowledge(alerts) {
+  const isTaken = alerts.every(({ ack }) => ack);
   const note = h("textarea", { rows: 3, maxlength: 2000, placeholder: "Looking at the weight sync" });
   const title = `Acknowledge ${alerts.map(({ title }) => title).join(", ")}`;
-  return asked(title, [author(), h("label", {}, "Note", note)], "Acknowledge", (form) => {
+  const told = alerts.map(({ summary }) => h("p", { class: "quiet" }, summary));
+  const fields = [told, alerts.map(held), author(), h("label", {}, "Note", note)];
+  return asked(title, fields, isTaken ? "Take over" : "Acknowledge", (form) => {
     const word = { author: said(form), note: note.value };
     return Promise.all(alerts.map(({ identity }) => send("POST", `/alerts/${encodeURIComponent(identity)}/ack`, word)));
   });
@@ -90,7 +111,8 @@ function matched(field) {
 /** The field for the author of a note, with the name given last. */
 export function author() {
   const kept = localStorage.getItem(AUTHOR) ?? "";
-  return h("label", {}, "Who", h("input", { name: "author", value: kept, maxlength: 128, placeholder: "your name" }));
+  const placeholder = token.get() ? "the token's name is shown, too" : "your name";
+  return h("label", {}, "Who", h("input", { name: "author", value: kept, maxlength: 128, placeholder }));
 }
 
 /** Return the author in a form, and remember the name; null for none. */
@@ -100,7 +122,8 @@ export function said(form) {
   return name || null;
 }
 
-/** Ask with fields; resolves to true once `act(form)` has succeeded. An error is shown, and the dialog stays open. */
+/** Ask with fields; resolves to true once `act(form)` has succeeded. An error is shown, and the dialog stays open. With
+ *  `action` null there is nothing to do but to close it. */
 export function asked(title, fields, action, act) {
   return new Promise((answer) => {
     const problem = h("p", { role: "alert", class: "strong" });
@@ -121,13 +144,15 @@ export function asked(title, fields, action, act) {
     const buttons = h(
       "div",
       { class: "row" },
-      h("button", { class: "main" }, action),
-      h("button", { type: "button", onclick: () => dialog.close() }, "Cancel"),
+      action && h("button", { class: "main" }, action),
+      h("button", { type: "button", onclick: () => dialog.close() }, action ? "Cancel" : "Close"),
     );
     const form = h("form", { onsubmit: submit }, h("h2", {}, title), fields, problem, buttons);
     const dialog = h("dialog", { "aria-label": title }, form);
     dialog.addEventListener("close", () => (dialog.remove(), answer(dialog.returnValue === "done")));
     document.body.append(dialog);
     dialog.showModal();
+    // A field in focus would open the keyboard of a phone over what is asked.
+    if (matchMedia("(pointer: coarse)").matches) buttons.firstElementChild.focus();
   });
 }

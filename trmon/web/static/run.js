@@ -1,6 +1,6 @@
 // One run: diagnosis, charts, thresholds, and the sequences of a step.
 
-import { compareAddress, file, follow, get, hasEnded, loaded, runPath, WITH_PARTS } from "./api.js";
+import { compareAddress, dialogs, file, follow, get, hasEnded, loaded, runPath, WITH_PARTS } from "./api.js";
 import { Charts, EventList, RangeBar } from "./charts.js";
 import { ChartData, read, write } from "./chartdata.js";
 import { DiagnosisCard } from "./diagnosis.js";
@@ -56,11 +56,23 @@ class RunView {
       ...[this.bar.element, this.events.element, this.charts.element, this.below],
     );
     this.#judge(facts);
+    this.#offer(facts);
     await Promise.all([this.chartData.begin(), displayed()]);
     const module = loaded(import("./details.js"));
     this.#show(facts);
     await this.charts.begin();
     await this.#showDetails(await module, facts);
+  }
+
+  /** Open the dialog that the address asks for, as the links in messages do; only its button sends anything. */
+  async #offer({ run, alerts }) {
+    const given = new URLSearchParams(location.search);
+    const [kind, named] = [given.get("action"), given.getAll("alert")];
+    if (!["acknowledge", "silence"].includes(kind)) return;
+    const { offered } = await dialogs();
+    const isDone = await offered(kind, alerts.items.filter(({ identity }) => named.includes(identity)), run);
+    write({ action: null, alert: null }, this.path);
+    if (isDone) await this.again();
   }
 
   /** Show the details under the charts, whose modules are loaded after them. */

@@ -1,0 +1,109 @@
+"""A notification of each kind, and what each receiver is sent; `python -m tests.notify.kinds` records it again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import structs
+
+from tests.notify.posting import ended_ill, firing_alert, notification
+from trmon.domain.alerts.alert import INCIDENT_RULE, Acknowledgement, AlertState
+from trmon.domain.alerts.notification import Flapping, Notification, Picture
+from trmon.domain.alerts.transitions import TransitionReason
+from trmon.domain.identity import RunKey
+from trmon.domain.severity import Severity
+from trmon.notify.alertmanager import alertmanager_alert
+from trmon.notify.apprise import _notify_type
+from trmon.notify.email import email_message
+from trmon.notify.message_text import message_text
+from trmon.notify.pagerduty import pagerduty_event
+from trmon.notify.slack import slack_message
+from trmon.notify.webhook import webhook_message
+
+GOLDENS = Path(__file__).parent / "goldens"
+NOW = 1_800_000_300.0
+BEGAN = 1_799_999_000.0
+ACK = Acknowledgement(author="ana (token oncall)", note="looking at <the> weight sync", at=1_800_000_120.0)
+PICTURE = Picture(png=b"\x89PNG", url="https://trmon.example/pictures/story.png", words="reward and KL per token")
+
+
+FIRING = (firing_alert("reward_collapse", in_incident=True), firing_alert("stalled"))
+
+
+def _crashed() -> Notification:
+    told = notification(identity="1/crashed", rule="crashed", severity=Severity.WARN, runbook="", summary="it crashed")
+    return structs.replace(told, firing=FIRING)
+
+
+def _incident(state: AlertState = AlertState.FIRING, **changed: Any) -> Notification:
+    told = notification(
+        identity="1/incident",
+        rule=INCIDENT_RULE,
+        state=state,
+        summary="math/grpo: reward collapse since step 7 (last good step 6): the reward is 0.1 (limit 0.3)",
+        runbook="",
+        labels={},
+    )
+    picture = PICTURE if state is AlertState.FIRING else None
+    return structs.replace(
+        told, cause=ended_ill().cause, began_at=BEGAN, picture=picture, **{"firing": FIRING} | changed
+    )
+
+
+def _acknowledged(told: Notification) -> Notification:
+    return structs.replace(told, reason=TransitionReason.ACKNOWLEDGED.value, ack=ACK, picture=None)
+
+
+def _stalls() -> list[Notification]:
+    runs = (RunKey("math", f"r{i}") for i in range(3))
+    return [notification(run=run, rule="stalled", summary=f"{run}: no report", runbook="Read its log.") for run in runs]
+
+
+KINDS: dict[str, list[Notification]] = {
+    "firing": [_incident()],
+    "reminder": [_incident(told_before=1, flapping=Flapping(transitions=6, within_steps=100))],
+    "acknowledged": [_acknowledged(_incident())],
+    "resolved": [_incident(AlertState.RESOLVED, firing=(), ack=ACK)],
+    "ended_open": [structs.replace(ended_ill(), began_at=BEGAN, ack=ACK, picture=PICTURE)],
+    "ended_open_untold": [_incident(ended=ended_ill().ended)],
+    "several": [_incident(), _crashed()],
+    "several_runs": _stalls(),
+    "several_runs_acknowledged": [_acknowledged(one) for one in _stalls()],
+}
+
+
+def rendered(notifications: Sequence[Notification]) -> dict[str, Any]:
+    """Return what each receiver is sent."""
+    mail = email_message(notifications, sender="trmon@example.org", recipients=["ana@example.org"], now=NOW)
+    parts = {
+        f"{part.get_content_type()} {part.get('Content-ID', '')}".strip(): part.get_content().splitlines()
+        if part.get_content_maintype() == "text"
+        else part.get("Content-Disposition")
+        for part in mail.walk()
+        if not part.is_multipart()
+    }
+    webhook = webhook_message([structs.replace(one, picture=None) for one in notifications])
+    return {
+        "webhook": json.loads(msgspec.json.encode(webhook)),
+        "slack": slack_message(message_text(notifications)),
+        "pagerduty": [pagerduty_event(one) for one in notifications],
+        "alertmanager": [alertmanager_alert(one, now=NOW, expiry_seconds=240.0) for one in notifications],
+        "mail": {"subject": mail["Subject"], "parts": parts},
+        "apprise": _notify_type(notifications).value,
+    }
+
+
+def main() -> None:
+    """Record what is sent now."""
+    GOLDENS.mkdir(exist_ok=True)
+    for name, notifications in KINDS.items():
+        path = GOLDENS / f"{name}.json"
+        path.write_text(json.dumps(rendered(notifications), indent=1, ensure_ascii=False) + "\n")
+
+
+if __name__ == "__main__":
+    main()

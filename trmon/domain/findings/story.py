@@ -1,0 +1,73 @@
+"""The story of an illness: the signals, limits and steps that show where a run broke."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import msgspec
+
+from trmon.domain.findings.judge import Evidence
+from trmon.domain.findings.verdict import PREDICTION, Found, Judgement
+from trmon.domain.severity import Severity
+
+REWARD = "reward_mean"
+SMOOTHED = ("mean", "average")
+"""Transforms of a signal that keep its units."""
+
+
+class Strip(msgspec.Struct, frozen=True, array_like=True):
+    """A signal of a story, and the limits that it crossed."""
+
+    signal: str
+    limits: tuple[float, ...]
+
+
+class Story(msgspec.Struct, frozen=True, array_like=True):
+    """What a picture of an illness shows: `interval` are the steps in which it began, `step` the newest one."""
+
+    run_id: int
+    attempt_id: int
+    title: str
+    severity: Severity
+    strips: tuple[Strip, ...]
+    interval: tuple[int, int]
+    began: int
+    step: int
+
+
+def story_of(judgement: Judgement, *, run_id: int, title: str, signals: Collection[str]) -> Story | None:
+    """Return the story of the finding that leads: the reward, and the signal to look at, of those that the run has.
+
+    None without a finding, where one only predicts, and without a signal.
+    """
+    lead, since = judgement.lead, judgement.since
+    if lead is None or since is None or lead.finding == PREDICTION:
+        return None
+    named = (lead.chart, *(one.signal for one in lead.evidence))
+    evidence = next((name for name in named if name in signals and name != REWARD), None)
+    shown = [name for name in (REWARD, evidence) if name is not None and name in signals]
+    last_good = since if judgement.last_good is None else judgement.last_good
+    return (
+        None
+        if not shown
+        else Story(
+            run_id=run_id,
+            attempt_id=judgement.place.attempt,
+            title=title,
+            severity=lead.severity,
+            strips=tuple(Strip(name, _limits(lead, name)) for name in shown),
+            interval=(last_good.step, (lead.beyond or lead.found).step),
+            began=since.step,
+            step=judgement.place.step,
+        )
+    )
+
+
+def _limits(found: Found, signal: str) -> tuple[float, ...]:
+    return tuple(dict.fromkeys(one.limit for one in found.evidence if one.signal == signal and _is_on_scale(one)))
+
+
+def _is_on_scale(evidence: Evidence) -> bool:
+    """Return whether a comparison is of the signal itself, rather than of its growth or distance."""
+    _, _, transform = evidence.measure.partition(".")
+    return transform in SMOOTHED if transform else evidence.value == evidence.now
