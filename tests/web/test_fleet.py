@@ -242,11 +242,10 @@ def test_a_long_name_and_a_short_one_keep_their_ends_and_move_nothing_out(
         train(client, RunKey("math", "qwen3-8b-grpo-5"))
     tab = visiting(service.url)
     page = tab.go("/?sort=run")
-    expect(page.locator("a.run")).to_have_text([LONG, "qwen3-8b-grpo-5"])
-    expect(page.locator("a.run .end")).to_have_text(["or-seed-3", "-grpo-5"])
     for width in (360, 768, 1440):
         page.set_viewport_size({"width": width, "height": 800})
-        for part in ("a.run .end", 'td[data-name="alerts"]'):
+        expect(page.locator("a.run")).to_have_text([re.compile("^qw.*….*3$"), re.compile("^qw.*5$")])
+        for part in ("a.run", 'td[data-name="alerts"]'):
             for line in page.locator(part).all():
                 expect(line).to_be_in_viewport(ratio=1)
         assert tab.overflow_pixels <= 0

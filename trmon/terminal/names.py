@@ -63,8 +63,13 @@ def _without_silent(stretches: list[tuple[bool, str]], fits: Callable[[str], boo
 
 
 def _cut(text: str, fits: Callable[[str], bool]) -> str:
-    cuts = (_DOUBLED.sub(ELLIPSIS, cut_middle(text, width)) for width in range(len(text), 0, -1))
-    return next((cut for cut in cuts if fits(cut)), text)
+    """Return a text that fits; one whose end was left out already loses more of it, another one its middle."""
+    is_open = text.find(ELLIPSIS) == len(text) - 1
+    for width in range(len(text), 0, -1):
+        cut = _DOUBLED.sub(ELLIPSIS, f"{text[: width - 1]}{ELLIPSIS}" if is_open else cut_middle(text, width))
+        if fits(cut):
+            return cut
+    return text
 
 
 def _is_within(width: int, text: str) -> bool:

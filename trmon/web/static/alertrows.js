@@ -1,7 +1,7 @@
 // The lines of the alerts view: an alert or incident a line, and one, which unfolds, for a rule's alerts of several runs.
 
 import { dialogs, episode, keyOf, newestLast, runPath } from "./api.js";
-import { action, fill, h, refill } from "./dom.js";
+import { action, breakable, fill, h, refill } from "./dom.js";
 import { ago, clock, hour, number, plural, step } from "./words.js";
 
 export class AlertRow {
@@ -101,8 +101,8 @@ function run({ project, run: name, step: at, behind }) {
   const link = h(
     "a",
     { href: `${runPath(project, name)}?step=${at}` },
-    h("span", { class: "project" }, `${project} / `),
-    h("span", { class: "strong" }, name),
+    h("span", { class: "project" }, breakable(project), " / "),
+    h("span", { class: "strong" }, breakable(name)),
   );
   return behind ? [link, h("div", { class: "behind" }, behind.words)] : link;
 }

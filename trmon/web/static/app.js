@@ -1,8 +1,8 @@
 // The page: routes addresses to views, and what surrounds every view: the badge, shortcuts, skeletons, sign-in and errors.
 
-import { ApiError, askEarly, firstOfFleet, Live, loaded, PAGE, runPath, token, WITH_PARTS } from "./api.js";
+import { ApiError, askEarly, firstOfFleet, keyOf, Live, loaded, PAGE, runPath, token, WITH_PARTS } from "./api.js";
 import { bone, figures, fill, h, isShortcut, several } from "./dom.js";
-import { fresh } from "./freshness.js";
+import { FLEET, fresh } from "./freshness.js";
 import { span } from "./words.js";
 
 const WORDS = { connecting: "connecting", reconnecting: "reconnecting", "signed out": "signed out" };
@@ -101,24 +101,17 @@ function signIn(root, { why, done }) {
     token.set(field.value.trim());
     done();
   };
-  fill(
-    root,
-    h(
-      "form",
-      { class: "card empty stack", onsubmit: enter },
-      h("h1", {}, "Sign in"),
-      h(
-        "p",
-        { class: "quiet" },
-        "This service requires a token. A read token shows everything; to acknowledge or silence, use an admin token.",
-      ),
-      why && h("p", { role: "alert", class: "strong" }, why),
-      h("label", { for: "token" }, "Token"),
-      field,
-      h("p", {}, h("button", { class: "main", type: "submit" }, "Sign in")),
-      h("p", { class: "quiet" }, "No token yet? Create one with ", h("code", {}, "trmon token create me --scope admin"), "."),
-    ),
-  );
+  const needed = "This service requires a token. A read token shows everything; to acknowledge or silence, use an admin token.";
+  const parts = [
+    h("h1", {}, "Sign in"),
+    h("p", { class: "quiet" }, needed),
+    why && h("p", { role: "alert", class: "strong" }, why),
+    h("label", { for: "token" }, "Token"),
+    field,
+    h("p", {}, h("button", { class: "main", type: "submit" }, "Sign in")),
+    h("p", { class: "quiet" }, "No token yet? Create one with ", h("code", {}, "trmon token create me --scope admin"), "."),
+  ];
+  fill(root, h("form", { class: "card empty stack", onsubmit: enter }, parts));
   field.focus();
 }
 
@@ -181,62 +174,167 @@ const VIEWS = [
     },
   },
 ];
-const root = document.getElementById("view");
+const main = document.getElementById("view");
 const live = new Live();
-let leave = () => {};
+const wide = matchMedia("(min-width: 1900px)"); // There is room for the fleet and a run.
+const BROWSE_MS = 150; // Runs that only fly past are not read.
 let shown = 0;
 let asked = 0;
-let waiting = null;
 let titled = "";
 const RETRY_MS = 3000;
 const SKELETON_MS = 120; // A view that is there sooner needs no skeleton, which would only flicker.
 const PASSING = [0, 502, 503, 504]; // No answer, or a proxy or a starting service that will soon give one.
 
-/** Show the view of the current address; `leave` closes the previous view. */
-async function show() {
-  const turn = ++shown;
-  leave();
-  leave = () => {};
-  const view = VIEWS.find(({ path }) => path.test(location.pathname));
-  mark();
-  badge(false);
-  fresh.leave();
-  render();
-  if (!view) return notFound(root, location.pathname);
-  root.setAttribute("aria-busy", "true");
-  waiting = setTimeout(() => fill(root, skeleton(view.name)), SKELETON_MS);
-  if (root.contains(document.activeElement)) root.focus({ preventScroll: true });
-  try {
-    const parameters = location.pathname.match(view.path).slice(1).map(decodeURIComponent);
-    askEarly(view.first(...parameters));
-    const { [view.mount ?? "mount"]: mount } = await loaded(view.load());
-    const ended = await fresh.reading(() => mount(stage(turn), { live, parameters }));
-    if (turn !== shown) return ended();
-    leave = ended;
-  } catch (error) {
-    if (turn === shown) fail(error);
+/** Where a view is shown: the whole page, or a pane of it. */
+class Place {
+  view = null;
+  #leave = () => {};
+  #turn = 0;
+  #waiting = null;
+
+  /** `isLeading()` says whether the tab's title and the badge are of this place's view. */
+  constructor(root, isLeading = () => true) {
+    Object.assign(this, { root, isLeading });
+  }
+
+  /** End the view. */
+  close() {
+    this.#turn++;
+    this.#leave();
+    this.#leave = () => {};
+    if (this.view) fresh.leave(undefined, partOf(this.view));
+    this.view = null;
+    this.render();
+  }
+
+  /** Show a view in place of another. */
+  async show(view, parameters) {
+    this.close();
+    Object.assign(this, { view, parameters, again: () => this.show(view, parameters) });
+    const turn = this.#turn;
+    this.root.setAttribute("aria-busy", "true");
+    this.#waiting = setTimeout(() => fill(this.root, skeleton(view.name)), SKELETON_MS);
+    if (this.root.contains(document.activeElement)) this.root.focus({ preventScroll: true });
+    try {
+      const { [view.mount ?? "mount"]: mount } = await loaded(view.load());
+      const given = { live, parameters, beside: this.root === main ? null : beside };
+      const ended = await fresh.reading(() => mount(this.#stage(turn), given), partOf(view));
+      if (turn !== this.#turn) return ended();
+      this.#leave = ended;
+    } catch (error) {
+      if (turn === this.#turn) this.fail(error);
+    }
+  }
+
+  /** Render content, or nothing yet, in place of a skeleton. */
+  render(...children) {
+    clearTimeout(this.#waiting);
+    this.root.removeAttribute("aria-busy");
+    if (children.length) fill(this.root, ...children);
+  }
+
+  /** What a view renders into, and where it says whether what it shows is over; late responses render nothing once the user has moved on. */
+  #stage(turn) {
+    const ifShown = (act) => (...given) => turn === this.#turn && act(...given);
+    return {
+      show: ifShown((...children) => this.render(...children)),
+      title: ifShown((text) => {
+        this.title = text;
+        if (this.isLeading()) entitle(text);
+      }),
+      fail: ifShown((error) => this.fail(error)),
+      over: ifShown((isOver) => this.root === main && badge(isOver)),
+    };
+  }
+
+  /** Show an error in place of the view; for a missing token, show the sign-in form. */
+  fail(error) {
+    const { view, again } = this;
+    this.close();
+    fresh.leave(PASSING.includes(error.status) ? false : undefined, partOf(view));
+    if (error.status === 401) return askToken(error);
+    if (!(error instanceof ApiError)) console.error(error);
+    const turn = this.#turn;
+    if (PASSING.includes(error.status)) setTimeout(() => turn === this.#turn && again(), RETRY_MS);
+    const noun = view?.name === "rule" ? "Rule" : "Run";
+    const isUnknown = error.status === 404;
+    const near = (name, i) => [i ? " or " : "", h("a", { class: "link", href: nearHref(noun, name) }, name)];
+    const detail = error.nearest?.length
+      ? ["Did you mean ", error.nearest.map(near), "?"]
+      : isUnknown
+        ? error.message
+        : "Is it running? Start it with trmon serve; its log says why it stopped.";
+    const buttons = [
+      h("button", { onclick: again }, "Try again"),
+      isUnknown && h("button", { onclick: find }, `Find a ${noun.toLowerCase()}`),
+    ];
+    const parts = [h("h1", {}, isUnknown ? `${noun} not found.` : error.message), h("p", {}, detail), h("p", { class: "row" }, buttons)];
+    fill(this.root, h("section", { class: "card empty stack", role: "alert" }, parts));
   }
 }
 
-/** Render content, or nothing yet, in place of a skeleton. */
-function render(...children) {
-  clearTimeout(waiting);
-  root.removeAttribute("aria-busy");
-  if (children.length) fill(root, ...children);
+const partOf = (view) => (view?.name === FLEET ? FLEET : undefined);
+const isOfRun = () => VIEWS.find(({ name }) => name === "run").path.test(location.pathname);
+const pane = (label) => h("section", { class: "pane", "aria-label": label, tabindex: "-1" });
+const whole = new Place(main);
+const left = new Place(pane("Fleet"), () => !isOfRun());
+const right = new Place(pane("Run"), isOfRun);
+const panes = h("div", { class: "panes" }, left.root, right.root);
+
+/** The run beside the fleet: that of the address, else the most urgent one. Dispatches "shown". */
+const beside = Object.assign(new EventTarget(), {
+  key: null,
+  query: "", // The filters of the fleet, which the address of a run does not hold.
+  timer: null,
+  suggest: (run) => isOfRun() || right.view || showRun(run.project, run.run),
+  browse: (href) => {
+    clearTimeout(beside.timer);
+    beside.timer = setTimeout(() => {
+      history[isOfRun() ? "replaceState" : "pushState"](null, "", href);
+      show();
+    }, BROWSE_MS);
+  },
+});
+
+/** Take the address of the run beside the fleet once a person does something with it. */
+function adopt() {
+  if (isOfRun() || !right.view) return;
+  history.pushState(null, "", runPath(...right.parameters));
+  mark();
+  entitle(right.title);
+}
+for (const done of ["pointerdown", "keydown"]) right.root.addEventListener(done, adopt, { capture: true });
+
+function showRun(project, run) {
+  beside.key = keyOf({ project, run });
+  beside.dispatchEvent(new Event("shown"));
+  window.scrollTo(0, 0);
+  return right.show(VIEWS.find(({ name }) => name === "run"), [project, run]);
 }
 
-/** A container that a view renders into, and where it says whether what it shows is over; late responses render nothing once the user has moved on. */
-function stage(turn) {
-  const ifShown =
-    (act) =>
-    (...given) =>
-      turn === shown && act(...given);
-  return {
-    show: ifShown(render),
-    title: ifShown(entitle),
-    fail: ifShown(fail),
-    over: ifShown((isOver) => badge(isOver)),
-  };
+/** Show the view of the current address: the fleet and a run beside each other where there is room, else the whole page. */
+function show() {
+  shown++;
+  clearTimeout(beside.timer);
+  const view = VIEWS.find(({ path }) => path.test(location.pathname));
+  const parameters = view && location.pathname.match(view.path).slice(1).map(decodeURIComponent);
+  const areTwo = wide.matches && ["fleet", "run"].includes(view?.name);
+  const isKept = areTwo && panes.isConnected && left.view && (view.name === "run" || location.search === beside.query);
+  mark();
+  badge(false);
+  if (!isKept) for (const place of [whole, left, right]) if (place !== right || !areTwo) place.close();
+  if (!view) return notFound(main, location.pathname);
+  const fleet = VIEWS[0];
+  const views = [...(areTwo && !isKept ? [[fleet, []]] : []), ...(areTwo && view === fleet ? [] : [[view, parameters]])];
+  askEarly(views.flatMap(([{ first }, given]) => first(...given)));
+  if (!areTwo) return whole.show(view, parameters);
+  if (!panes.isConnected) fill(main, panes);
+  if (!isKept) {
+    beside.query = view === fleet ? location.search : "";
+    left.show(fleet, []);
+  }
+  if (view === fleet) beside.dispatchEvent(new Event("shown"));
+  else showRun(...parameters);
 }
 
 /** Write the tab's title, which does not claim what the view does not. */
@@ -245,45 +343,14 @@ function entitle(text = titled) {
   if (text) document.title = `${fresh.level === "old" ? "? " : ""}${text} · trmon`;
 }
 
-/** Show an error in place of the view; for a missing token, show the sign-in form. */
-function fail(error) {
-  leave();
-  leave = () => {};
-  render();
-  fresh.leave(PASSING.includes(error.status) ? false : undefined);
-  if (error.status === 401) return askToken(error);
-  if (!(error instanceof ApiError)) console.error(error);
-  const turn = shown;
-  if (PASSING.includes(error.status)) {
-    setTimeout(() => turn === shown && show(), RETRY_MS);
-  }
-  const again = h("button", { onclick: show }, "Try again");
-  const noun = location.pathname.startsWith("/rules/") ? "Rule" : "Run";
-  const title = error.status === 404 ? `${noun} not found.` : error.message;
-  const detail = error.nearest?.length
-    ? ["Did you mean ", error.nearest.map((name, i) => [i ? " or " : "", h("a", { class: "link", href: nearHref(noun, name) }, name)]), "?"]
-    : error.status === 404
-      ? error.message
-      : "Is it running? Start it with trmon serve; its log says why it stopped.";
-  fill(
-    root,
-    h(
-      "section",
-      { class: "card empty stack", role: "alert" },
-      h("h1", {}, title),
-      h("p", {}, detail),
-      h("p", { class: "row" }, again, error.status === 404 && h("button", { onclick: find }, `Find a ${noun.toLowerCase()}`)),
-    ),
-  );
-}
-
 const nearHref = (noun, name) => (noun === "Rule" ? `/rules/${encodeURIComponent(name)}` : runPath(...name.split("/")));
 
 /** Show the sign-in form once a turn: the event stream and the view learn of a 401 each, and one may be typing by then. */
 function askToken(error) {
   if (asked === shown) return;
   asked = shown;
-  signIn(root, { why: token.get() ? error.message : "", done: signedIn });
+  for (const place of [whole, left, right]) place.close();
+  signIn(main, { why: token.get() ? error.message : "", done: signedIn });
 }
 
 function signedIn() {
@@ -300,11 +367,15 @@ function mark() {
   }
 }
 
-/** Navigate within the page without reloading it. */
-function go(href) {
-  history.pushState(null, "", href);
-  window.scrollTo(0, 0);
-  show();
+/** Navigate within the page without reloading it; with a key, into the run beside the fleet. */
+function go(href, isByKey = false) {
+  const isShown = panes.isConnected && isOfRun() && href === location.pathname + location.search;
+  if (!isShown) {
+    history.pushState(null, "", href);
+    window.scrollTo(0, 0);
+    show();
+  }
+  if (isByKey && panes.isConnected) right.root.focus({ preventScroll: true });
 }
 
 document.addEventListener("click", (event) => {
@@ -313,12 +384,13 @@ document.addEventListener("click", (event) => {
   const url = new URL(link.href, location.href);
   if (url.origin !== location.origin || url.hash || !VIEWS.some(({ path }) => path.test(url.pathname))) return;
   event.preventDefault();
-  go(url.pathname + url.search);
+  go(url.pathname + url.search, event.detail === 0);
 });
 window.addEventListener("popstate", show);
+wide.addEventListener("change", show);
 live.addEventListener("state", () => {
-  const isReading = root.hasAttribute("aria-busy"); // The view says why the token is not valid.
-  if (live.state === "signed out" && !isReading) fail(new ApiError(401, "The token is no longer valid."));
+  const isReading = main.matches("[aria-busy]") || main.querySelector("[aria-busy]"); // The view says why the token is not valid.
+  if (live.state === "signed out" && !isReading) whole.fail(new ApiError(401, "The token is no longer valid."));
 });
 shortcuts({ go });
 fresh.addEventListener("change", () => entitle());

@@ -1,7 +1,7 @@
 // Two to eight runs side by side: where they part, their signals over each other, and how they differ.
 
-import { compareAddress, follow, get, loaded } from "./api.js";
-import { fill, h } from "./dom.js";
+import { compareAddress, follow, get, keyOf, loaded, runPath } from "./api.js";
+import { breakable, fill, h } from "./dom.js";
 import { catalogueOfSignals, signalWords } from "./panels.js";
 import { decades, inks, plot } from "./plot.js";
 import { capital, kindWords, number, span, step, tickLabels } from "./words.js";
@@ -138,7 +138,7 @@ function entry({ fleet }, i, without) {
     { class: `row run-${i + 1}` },
     h("span", { class: "swatch", "aria-hidden": "true" }),
     h("span", { class: "strong" }, LETTERS[i]),
-    h("a", { href: `/runs/${encodeURIComponent(fleet.project)}/${encodeURIComponent(fleet.run)}` }, `${fleet.project}/${fleet.run}`),
+    h("a", { href: runPath(fleet.project, fleet.run) }, breakable(keyOf(fleet))),
     h("span", { class: `kind kind-${verdict.kind}` }, kindWords(verdict.kind)),
     h("span", { class: "quiet" }, verdict.why),
     fleet.behind && h("span", { class: "behind" }, fleet.behind.words),

@@ -120,6 +120,9 @@ export function action(text, act, given = {}) {
 /** Return the text of a failed request. */
 export const refusal = (error) => (error.status === 403 ? "This token is read-only." : error.message);
 
+/** Return a name whose lines may break after its separators. */
+export const breakable = (name) => name.split(/(?<=[-_./])/).flatMap((part, i) => (i ? [h("wbr"), part] : [part]));
+
 const SHOWN_MS = 2000;
 
 /** Return a button; `text` returns what it copies. */

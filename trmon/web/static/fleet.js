@@ -2,18 +2,21 @@
 
 import { firstOfFleet, get, isDue, keyOf, loaded } from "./api.js";
 import { h, isShortcut } from "./dom.js";
-import { claim, fresh } from "./freshness.js";
+import { claim, FLEET, fresh } from "./freshness.js";
 import { answer, COLUMNS, Head, headline, isAhead, linesOf, newService, noneActive, Row } from "./fleetrows.js";
 import { hasWords, keepInAddress, searchField, Selection, VirtualList } from "./lists.js";
+import { RunNames } from "./names.js";
 import { unsentLine } from "./receivers.js";
 import { plural, step } from "./words.js";
 
 const PAGE = 500;
 const MOST_NAMED = 8; // Up to this many changed runs are requested by name; more are read as pages.
 const REFRESH_MS = 2000;
+const SLASH = 20; // Pixels between a project and a run, with what is rounded.
 
-export async function mount(stage, { live }) {
-  const fleet = new Fleet(stage);
+/** `beside` shows a run beside the fleet, where there is room for both. */
+export async function mount(stage, { live, beside }) {
+  const fleet = new Fleet(stage, beside);
   try {
     await fleet.read();
   } catch (error) {
@@ -26,8 +29,11 @@ export async function mount(stage, { live }) {
   live.addEventListener("state", back);
   const timer = setInterval(() => fleet.refresh(), REFRESH_MS);
   document.addEventListener("keydown", fleet.keys);
+  const shown = () => fleet.isFramed && fleet.draw();
+  beside?.addEventListener("shown", shown);
   return () => {
     fleet.end();
+    beside?.removeEventListener("shown", shown);
     clearInterval(timer);
     live.removeEventListener("event", heard);
     live.removeEventListener("state", back);
@@ -41,12 +47,14 @@ class Fleet {
   #readAt = 0;
   #turn = 0;
   #isReading = false;
-  #isFramed = false;
+  isFramed = false;
+  names = new RunNames();
+  #room = Infinity;
   #turned = new Set();
   #loading = null;
 
-  constructor(stage) {
-    this.stage = stage;
+  constructor(stage, beside) {
+    Object.assign(this, { stage, beside });
     this.title = h("h1", { class: "claim" });
     this.under = h("span", {});
     this.body = h("tbody", { role: "rowgroup" });
@@ -58,9 +66,10 @@ class Fleet {
     });
     this.bar = h("div", {});
     this.courses = new Courses({ arrived: (runs) => this.#drawn(runs), failed: (error) => this.#failed(error) });
-    const made = (line) => (line.run ? new Row(this.selection) : new Head((key) => this.#toggle(key)));
-    this.list = new VirtualList(this.body, made, (lines) => this.courses.follow(lines.flatMap(({ run }) => run ?? [])));
-    this.controls = new Controls(() => this.draw());
+    const told = { names: (run) => this.names.of(run), isShown: (run) => keyOf(run) === beside?.key };
+    const made = (line) => (line.run ? new Row(this.selection, told) : new Head((key) => this.#toggle(key)));
+    this.list = new VirtualList(this.body, made, (lines) => this.#seen(lines));
+    this.controls = new Controls(() => this.draw(), beside);
     this.keys = (event) => this.#key(event);
   }
 
@@ -105,6 +114,7 @@ class Fleet {
       }
     } while (after);
     await this.#show(found, turn);
+    if (isFirst && this.beside) this.list.reveal(this.#indexShown());
   }
 
   heard(key) {
@@ -113,13 +123,13 @@ class Fleet {
 
   /** Read what changed since, and the runs that the service had no time to compute. */
   async refresh() {
-    if (fresh.level && this.#isFramed) this.draw(); // Ages grow although nothing is read.
+    if (fresh.level && this.isFramed) this.draw(); // Ages grow although nothing is read.
     if (this.#isReading || document.hidden) return; // A read of thousands of runs may last longer than the time between refreshes.
     const unseen = [...this.runs].filter(([, run]) => run.step !== null && !run.reward).map(([key]) => key);
     const wanted = new Set([...this.#changed, ...unseen]);
     for (const key of this.#ahead()) if (wanted.size < MOST_NAMED) wanted.add(key);
     try {
-      if (wanted.size > MOST_NAMED || isDue(this.#readAt)) return await fresh.reading(() => this.read());
+      if (wanted.size > MOST_NAMED || isDue(this.#readAt)) return await fresh.reading(() => this.read(), FLEET);
       if (wanted.size) await this.#readNamed(wanted);
     } catch (error) {
       this.#failed(error);
@@ -127,7 +137,7 @@ class Fleet {
   }
 
   #failed(error) {
-    fresh.missed();
+    fresh.missed(FLEET);
     if (error.status === 401) this.stage.fail(error);
   }
 
@@ -171,20 +181,31 @@ class Fleet {
     await this.read();
   }
 
+  /** Read the sparklines of the lines in view, and fold names to the room that they have there. */
+  #seen(lines) {
+    this.courses.follow(lines.flatMap(({ run }) => run ?? []));
+    const cell = this.body.querySelector('td[data-name="run"]');
+    if (!cell || cell.clientWidth === this.#room) return;
+    this.#room = cell.clientWidth;
+    this.draw();
+  }
+
   async #show(runs, turn) {
     this.runs = this.courses.joined(runs);
     if (runs.size === 0) {
-      this.#isFramed = false;
+      this.isFramed = false;
       const archived = this.controls.archived() || (await get("/fleet", { archived: true, limit: 1 })).items.length;
       if (turn !== this.#turn) return;
       return this.stage.show(archived ? noneActive(this.controls.archived()) : newService(location.origin));
     }
-    if (!this.#isFramed) this.#frame();
+    const isFirst = !this.isFramed;
+    if (isFirst) this.#frame();
     this.draw();
+    if (isFirst) this.beside?.suggest(this.matching[0]);
   }
 
   #frame() {
-    this.#isFramed = true;
+    this.isFramed = true;
     const all = h("th", { role: "columnheader", scope: "col", "data-name": "select" }, this.every);
     const heads = [all, ...COLUMNS.map((column) => this.controls.head(column))];
     const head = h("thead", { role: "rowgroup" }, h("tr", { role: "row", "aria-rowindex": "1" }, heads));
@@ -210,6 +231,7 @@ class Fleet {
     this.stage.title(headline(runs));
     this.controls.offer(runs);
     const chosen = (this.matching = this.controls.chosen(runs));
+    this.names.take(runs, this.#room - SLASH);
     this.under.textContent = this.controls.said(chosen.length, runs.length);
     this.none.hidden = chosen.length > 0;
     const isByVerdict = this.controls.isByVerdict();
@@ -240,14 +262,21 @@ class Fleet {
     this.draw();
   }
 
+  /** Return the index of the line of the run beside the fleet; -1 for none. */
+  #indexShown() {
+    return this.list.indexWhere(({ run }) => run && keyOf(run) === this.beside?.key);
+  }
+
   #key(event) {
     const by = { j: 1, k: -1 }[event.key];
     if (!isShortcut(event)) return;
     if (event.key === "x") document.activeElement.closest("tbody tr")?.querySelector("[type=checkbox]")?.click();
     if (!by) return;
     const last = Number(this.body.parentElement?.getAttribute("aria-rowcount")) - 2;
-    const at = this.list.indexOf(document.activeElement);
+    const focused = this.list.indexOf(document.activeElement);
+    const at = focused < 0 ? this.#indexShown() : focused;
     this.list.focus(Math.min(Math.max(at + by, 0), last));
+    if (document.activeElement.matches("a.run")) this.beside?.browse(document.activeElement.getAttribute("href"));
   }
 }
 
@@ -312,9 +341,9 @@ class Controls {
   #offered = "";
 
   /** `changed` is called when a filter or the order changes. */
-  constructor(changed) {
-    const given = new URLSearchParams(location.search);
-    this.changed = changed;
+  constructor(changed, beside) {
+    const given = new URLSearchParams(location.pathname === "/" ? location.search : "");
+    Object.assign(this, { changed, beside, isArchived: given.has("archived") });
     this.column = COLUMNS.find(({ name }) => name === given.get("sort")) ?? COLUMNS[0];
     this.isDown = given.has("order") ? given.get("order") === "desc" : this.column.isDown;
     this.text = searchField(given.get("q"), "Filter runs");
@@ -327,7 +356,7 @@ class Controls {
   }
 
   archived() {
-    return new URLSearchParams(location.search).has("archived");
+    return this.isArchived;
   }
 
   /** Offer the existing projects, owners and tags; a list with a single entry is hidden. */
@@ -415,7 +444,8 @@ class Controls {
     const archived = this.archived() ? "1" : "";
     const order = this.isDown === this.column.isDown ? "" : this.isDown ? "desc" : "asc";
     const sort = this.column === COLUMNS[0] ? "" : this.column.name;
-    keepInAddress("/", { ...said, sort, order, archived });
+    const query = keepInAddress("/", { ...said, sort, order, archived });
+    if (this.beside) this.beside.query = query;
     this.changed();
   }
 

@@ -35,9 +35,11 @@ export class Row {
   #shown = "";
   #line = null;
 
-  constructor(selection) {
-    this.selection = selection;
+  /** `names(run)` returns the texts of a run's project and name; `isShown(run)` whether it is shown beside the fleet. */
+  constructor(selection, { names, isShown }) {
+    Object.assign(this, { selection, names, isShown });
     this.box = selection.box(() => this.#line);
+    this.select = h("td", { role: "cell", "data-name": "select" }, this.box);
   }
 
   /** Render a run; the DOM is untouched if nothing changed. */
@@ -46,7 +48,8 @@ export class Row {
     this.#line = line;
     this.selection.mark(this.box, [run]);
     this.element.toggleAttribute("data-selected", this.box.checked);
-    const now = JSON.stringify(run) + ago(run.last_report_at);
+    const [names, isShown] = [this.names(run), this.isShown(run)];
+    const now = JSON.stringify([run, names, isShown]) + ago(run.last_report_at);
     if (now === this.#shown) return;
     this.#shown = now;
     this.box.setAttribute("aria-label", `Select ${run.project}/${run.run}`);
@@ -54,22 +57,22 @@ export class Row {
     this.element.dataset.need = run.verdict.need;
     fill(
       this.element,
-      h("td", { role: "cell", "data-name": "select" }, this.box),
-      cells(run).map((content, i) => h("td", { role: "cell", "data-name": COLUMNS[i].name }, content)),
+      this.select,
+      cells(run, names, isShown).map((content, i) => h("td", { role: "cell", "data-name": COLUMNS[i].name }, content)),
     );
   }
 }
 
-function cells(run) {
+function cells(run, names, isShown) {
   return [
     verdict(run),
-    name(run),
+    name(run, names, isShown),
     h("span", { class: "number" }, step(run.step)),
     course(run.reward, "reward", []),
     course(run.kl, "KL", [0, run.kl?.healthy_most ?? 0]),
     h("span", { class: "number" }, percent(run.mask_rate)),
     alerts(run),
-    run.owner ? h("span", { class: "cut", title: run.owner }, cut(run.owner)) : h("span", { class: "quiet" }, "–"),
+    run.owner ? h("span", { class: "owner", title: run.owner }, run.owner) : h("span", { class: "quiet" }, "–"),
     h("span", { class: "quiet" }, ago(run.last_report_at)),
   ];
 }
@@ -94,15 +97,15 @@ function verdict(run) {
   );
 }
 
-function name(run) {
+function name(run, [project, text], isShown) {
   const since = run.verdict.since_step === null ? "" : `?step=${run.verdict.since_step}`;
   const tags = run.tags.map((tag) => h("span", { class: "tag" }, tag));
   return h(
     "div",
     { class: "oneline", title: [`${run.project} / ${run.run}`, ...run.tags].join("\n") },
-    h("span", { class: "project" }, run.project),
+    h("span", { class: "project" }, project),
     h("span", { class: "quiet", "aria-hidden": "true" }, "/"),
-    h("a", { class: "run cut", href: runPath(run.project, run.run) + since }, cut(run.run)),
+    h("a", { class: "run", href: runPath(run.project, run.run) + since, "aria-current": isShown && "true" }, text),
     tags.length > 0 && h("span", { class: "tags" }, tags),
   );
 }
@@ -299,18 +302,4 @@ function sparkline(values, label, least = []) {
     { class: "spark", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": label },
     svg("path", { d: path }),
   );
-}
-
-const END = 9;
-const SHORT = 8;
-
-/** Return a text in two parts for an element of class "cut"; the first is cut where room is short. */
-function cut(text) {
-  const letters = [...text];
-  if (letters.length <= SHORT) return h("span", { class: "start" }, text);
-  const end = Math.min(END, Math.floor(letters.length / 2));
-  return [
-    h("span", { class: "start" }, letters.slice(0, -end).join("")),
-    h("span", { class: "end" }, letters.slice(-end).join("")),
-  ];
 }

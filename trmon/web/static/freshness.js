@@ -7,18 +7,18 @@ const LATE_MS = 10_000; // The stream says something every 5 s.
 const OLD_MS = 30_000;
 const WAKE_MS = 500; // The time for an answer after a sleep, or in a hidden tab, in which nothing was asked.
 
+const VIEW = "view";
+export const FLEET = "fleet"; // Which may be shown beside another view.
+
 /** What is shown is current while the live events are followed and no read of the view is missing: a hidden tab, a sleep, a
  *  lost stream and a failed read end that, and the next read of the view begins it again. Dispatches "change". */
 class Freshness extends EventTarget {
   level = ""; // "late": the banner says how old it is; "old": it is not claimed any more.
-  isFollowed = false; // Events tell of each change of what is shown.
-  #knownAt = null;
+  #parts = new Map(); // By name, since when it is known what each view shows, whether events tell of its changes, and reads.
   #unjudged = 0;
-  #readingSince = null;
   #isStreaming = false;
   #isAnswered = true;
   #isShown = true;
-  #turn = 0;
   #tickedAt = Date.now();
   #wokenAt = 0;
 
@@ -27,42 +27,54 @@ class Freshness extends EventTarget {
     return this.#isAnswered && this.#isShown;
   }
 
+  /** Whether events tell of each change of what is shown. */
+  get isFollowed() {
+    return this.#parts.size > 0 && [...this.#parts.values()].every((part) => part.isFollowed);
+  }
+
+  /** Since when what is shown is known, of the view that was read first; null before a view has been read. */
+  get #knownAt() {
+    const known = [...this.#parts.values()].flatMap((part) => part.knownAt ?? []);
+    return known.length ? Math.min(...known) : null;
+  }
+
   /** Record whether a request got an answer at all. */
   answered(isAnswered) {
     this.#isAnswered = isAnswered;
     this.show();
   }
 
-  /** Record that another view, or an error, takes the place of this one: no age counts until a view has been read. */
-  leave(isShown = this.#isShown) {
-    this.#turn++;
+  /** Record that another view, or an error, takes the place of a view: its age does not count until it has been read. */
+  leave(isShown = this.#isShown, name = VIEW) {
+    this.#parts.delete(name);
     this.#isShown = isShown;
-    this.#knownAt = this.#readingSince = null;
-    this.isFollowed = false;
     this.show();
   }
 
-  /** Read the view; returns what `read` returns, or throws its error. */
-  async reading(read) {
-    const [turn, began] = [this.#turn, Date.now()];
-    this.#readingSince ??= began;
+  /** Read a view; returns what `read` returns, or throws its error. */
+  async reading(read, name = VIEW) {
+    const began = Date.now();
+    const part = this.#parts.get(name) ?? { knownAt: null, isFollowed: false, isRead: false };
+    this.#parts.set(name, part);
+    part.isRead = true;
     try {
       const found = await read();
-      if (turn === this.#turn) [this.#knownAt, this.isFollowed, this.#isShown] = [began, this.#isStreaming, true];
+      [part.knownAt, part.isFollowed] = [began, this.#isStreaming];
+      if (part === this.#parts.get(name)) this.#isShown = true;
       return found;
     } catch (error) {
-      this.missed();
+      part.isFollowed = false;
       throw error;
     } finally {
-      if (turn === this.#turn) this.#readingSince = null;
+      part.isRead = false;
       this.#advance();
       this.show();
     }
   }
 
-  /** Record that a part of the view could not be read. */
-  missed() {
-    this.isFollowed = false;
+  /** Record that a part of a view could not be read. */
+  missed(name = VIEW) {
+    if (this.#parts.has(name)) this.#parts.get(name).isFollowed = false;
   }
 
   /** Record that the live events said something. */
@@ -73,7 +85,8 @@ class Freshness extends EventTarget {
 
   /** Record that the live events have ended. */
   lost() {
-    this.#isStreaming = this.isFollowed = false;
+    this.#isStreaming = false;
+    for (const part of this.#parts.values()) part.isFollowed = false;
     this.#unjudged = 0;
   }
 
@@ -99,7 +112,7 @@ class Freshness extends EventTarget {
   }
 
   #advance() {
-    if (this.isFollowed && this.#readingSince === null) this.#knownAt = Date.now();
+    for (const part of this.#parts.values()) if (part.isFollowed && !part.isRead) part.knownAt = Date.now();
   }
 
   /** Show how old the view is. */

@@ -17,14 +17,14 @@ export class VirtualList {
   constructor(body, made, seen) {
     Object.assign(this, { body, made, seen });
     this.moved = () => (this.#asked ||= requestAnimationFrame(() => this.#draw()));
-    window.addEventListener("scroll", this.moved, { passive: true });
+    document.addEventListener("scroll", this.moved, { passive: true, capture: true });
     window.addEventListener("resize", this.moved);
   }
 
   /** Stop following the window. */
   end() {
     cancelAnimationFrame(this.#asked);
-    window.removeEventListener("scroll", this.moved);
+    document.removeEventListener("scroll", this.moved, { capture: true });
     window.removeEventListener("resize", this.moved);
   }
 
@@ -42,17 +42,27 @@ export class VirtualList {
     return row && this.body.contains(row) ? Number(row.getAttribute("aria-rowindex")) - 2 : -1;
   }
 
+  /** Return the index of the first line that a test holds of; -1 for none. */
+  indexWhere(test) {
+    return this.#lines.findIndex(test);
+  }
+
   /** Bring a line into view and focus its link or button. */
   focus(index) {
-    const line = this.#lines[index];
-    if (!line) return;
+    this.reveal(index);
+    this.#views.get(this.#lines[index]?.key)?.element.querySelector("a.run, button")?.focus({ preventScroll: true });
+  }
+
+  /** Bring a line into view. */
+  reveal(index) {
+    if (!this.#lines[index]) return;
+    const pane = this.body.closest(".pane") ?? window;
     const height = this.#height();
     const top = this.body.getBoundingClientRect().top + index * height;
     const above = (this.body.previousElementSibling?.getBoundingClientRect().bottom ?? 0) + height / 2;
-    if (top < above) window.scrollBy(0, top - above);
-    else if (top + height > window.innerHeight) window.scrollBy(0, top + 1.5 * height - window.innerHeight);
+    if (top < above) pane.scrollBy(0, top - above);
+    else if (top + height > window.innerHeight) pane.scrollBy(0, top + 1.5 * height - window.innerHeight);
     this.#draw();
-    this.#views.get(line.key)?.element.querySelector("a.run, button")?.focus({ preventScroll: true });
   }
 
   #height() {
@@ -236,8 +246,9 @@ export const searchField = (value, placeholder, label = placeholder) =>
 export const hasWords = (field, text) =>
   field.value.toLowerCase().split(/\s+/).every((word) => text.toLowerCase().includes(word));
 
-/** Keep what is not empty in the address. */
+/** Keep what is not empty in the address of a view, unless it is that of what is shown beside it; returns the query. */
 export function keepInAddress(path, given) {
   const query = new URLSearchParams(Object.entries(given).filter(([, value]) => value)).toString();
-  history.replaceState(null, "", query ? `${path}?${query}` : path);
+  if (location.pathname === path) history.replaceState(null, "", query ? `${path}?${query}` : path);
+  return query && `?${query}`;
 }

@@ -1,0 +1,206 @@
+"""At every width nothing scrolls sideways and no two names are alike; a wide screen shows a run beside the fleet."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.fixtures.browser import Visit
+from tests.fixtures.service import ThreadedService
+from tests.web.conftest import Evaluate, Visiting, service_of_started_runs
+from tests.web.test_accessibility import violations, wait_until_drawn
+
+pytestmark = pytest.mark.server("chromium")
+
+WIDTHS = (390, 768, 1360, 1920, 2560, 3840)
+TWO_PANES = (1920, 1000)
+RUN, OTHER = "/runs/math/stale-8b", "/runs/math/healthy-8b"
+CUT = """() => [...document.querySelectorAll("main *")].filter((one) => {
+    const { overflowX, textOverflow } = getComputedStyle(one);
+    const isCut = one.clientWidth > 1 && one.scrollWidth > one.clientWidth + 1 && one.checkVisibility();
+    const isAllowed = one.closest(".sr, .fleet thead, .list thead, pre, canvas, .uplot, .sequences");
+    if (!isCut || overflowX === "visible" || isAllowed) return false;
+    return !(overflowX === "hidden" && textOverflow === "ellipsis" && one.closest("[title]"));
+}).map((one) => `${one.tagName}.${one.className}: ${one.textContent.slice(0, 80)}`)"""
+
+
+@pytest.mark.parametrize("path", ["/", RUN, "/alerts", "/compare?runs=math/stale-8b,math/healthy-8b"])
+def test_at_every_width_nothing_scrolls_sideways_and_axe_finds_nothing(path: str, visiting: Visiting) -> None:
+    tab = visiting()
+    tab.go(path)
+    for i, width in enumerate(WIDTHS):
+        tab.page.set_viewport_size({"width": width, "height": 1000})
+        tab.page.emulate_media(color_scheme="dark" if i % 2 else "light")
+        if width >= 1900 and path in ("/", RUN):
+            expect(tab.page.locator(".pane h1")).to_have_count(2)
+            expect(tab.page.locator(".pane .charts canvas").first).to_be_visible()
+        wait_until_drawn(tab.page)
+        assert (width, tab.overflow_pixels, tab.page.evaluate(CUT)) == (width, 0, [])
+        if width in (1920, 3840):  # other tests hold this of phones and of 1,360 pixels
+            assert violations(tab.page) == []
+
+
+LONG = [
+    *(
+        ("math", f"qwen3-8b-grpo-gsm8k-async-lr1e-6-kl0.001-{engine}-seed{i}")
+        for engine in ("fp8", "bf16")
+        for i in range(2)
+    ),
+    *(
+        ("team-reasoning-code", f"results-{way}-logs-rho{rho}-seed42")
+        for way in ("pilot2_adq", "gates_1_2")
+        for rho in (1, 3)
+    ),
+    *(("team-reasoning-maths", name) for name in ("x" * 60 + "1", "x" * 60 + "2", "grpo")),
+]
+
+
+@pytest.fixture(scope="module")
+def long_names(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreadedService]:
+    """A service whose runs have long names that share much."""
+    service = service_of_started_runs(tmp_path_factory.mktemp("long"), *LONG)
+    yield service
+    service.stop()
+
+
+def test_no_two_runs_are_shown_alike_at_any_width_and_titles_have_the_full_names(
+    long_names: ThreadedService, visiting: Visiting
+) -> None:
+    page = visiting(long_names.url).go("/")
+    for width in WIDTHS:
+        page.set_viewport_size({"width": width, "height": 1000})
+        cells = page.locator('tbody td[data-name="run"] .oneline')
+        expect(cells).to_have_count(len(LONG))
+        page.wait_for_timeout(100)
+        assert (
+            page.locator("a.run").evaluate_all("(all) => all.filter((a) => a.scrollWidth > a.clientWidth + 1).length")
+            == 0
+        )
+        shown = cells.evaluate_all("(all) => all.map((one) => [one.innerText, one.title])")
+        assert {title for _, title in shown} == {f"{project} / {run}" for project, run in LONG}
+        assert len({text for text, _ in shown}) == len(LONG), shown
+
+
+def test_the_page_folds_names_as_the_terminal_does(evaluate: Evaluate) -> None:
+    cases = json.loads((Path(__file__).parents[1] / "terminal/names.json").read_text())
+    shown = evaluate(
+        """async (cases) => {
+            const { foldNames } = await import("/assets/any/names.js");
+            return cases.map(({ shown, width }) =>
+                Object.fromEntries(foldNames(Object.keys(shown), (text) => text.length <= width)));
+        }""",
+        cases,
+    )
+    assert shown == [case["shown"] for case in cases]
+
+
+def run_of(page: Page, name: str) -> None:
+    """Expect a run in the right pane, marked in the left one, with the tab's title."""
+    expect(page.locator(".pane").nth(1).locator("h1")).to_have_text(name)
+    expect(page.locator(".pane a.run[aria-current]")).to_have_text(name)
+
+
+def test_keys_move_through_the_fleet_and_show_the_run_beside_it(visiting: Visiting) -> None:
+    tab = visiting(size=TWO_PANES)
+    page = tab.go("/")
+    run_of(page, "stale-8b")
+    expect(page).to_have_title(re.compile("Fleet"))
+    page.keyboard.press("j")
+    run_of(page, "healthy-8b")
+    expect(page).to_have_url(re.compile(rf"{OTHER}$"))
+    expect(page).to_have_title(re.compile("healthy-8b"))
+    expect(page.locator("a.run").nth(1)).to_be_focused()
+    page.keyboard.press("k")
+    run_of(page, "stale-8b")
+    expect(page).to_have_url(re.compile(RUN))
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("region", name="Run", exact=True)).to_be_focused()
+    page.locator("a.run").nth(1).click()
+    run_of(page, "healthy-8b")
+    for name, path in (("stale-8b", RUN), ("stale-8b", "/")):
+        page.go_back()
+        run_of(page, name)
+        expect(page).to_have_url(re.compile(path))
+    expect(page).to_have_url(f"{tab.url}/")
+
+
+def test_the_filters_stay_while_runs_are_looked_at_and_their_address_is_restored(visiting: Visiting) -> None:
+    tab = visiting(size=TWO_PANES)
+    page = tab.go("/")
+    page.get_by_placeholder("Filter runs").fill("stale")
+    expect(page.locator("a.run")).to_have_count(1)
+    page.locator("a.run").click()
+    expect(page).to_have_url(re.compile(RUN))
+    expect(page.locator("a.run")).to_have_count(1)
+    page.go_back()
+    expect(page).to_have_url(f"{tab.url}/?q=stale")
+    expect(page.locator("a.run")).to_have_count(1)
+
+
+def test_below_1900_pixels_a_view_has_the_page(visiting: Visiting) -> None:
+    tab = visiting(size=TWO_PANES)
+    page = tab.go(OTHER)
+    run_of(page, "healthy-8b")
+    page.set_viewport_size({"width": 1899, "height": 1000})
+    expect(page.locator("main > header h1")).to_have_text("healthy-8b")
+    expect(page.locator(".pane")).to_have_count(0)
+    page.set_viewport_size({"width": 1900, "height": 1000})
+    run_of(page, "healthy-8b")
+    page.get_by_role("link", name="Alerts").click()
+    expect(page.locator("main > header h1")).to_contain_text("alert")
+
+
+def test_what_a_person_does_with_the_most_urgent_run_takes_its_address(visiting: Visiting) -> None:
+    tab = visiting(size=TWO_PANES)
+    page = tab.go("/")
+    run_of(page, "stale-8b")
+    page.get_by_role("button", name="Time", exact=True).click()
+    expect(page).to_have_url(f"{tab.url}{RUN}?by=time")
+    expect(page).to_have_title(re.compile("stale-8b"))
+    page.go_back()
+    expect(page).to_have_url(f"{tab.url}/")
+    expect(page).to_have_title(re.compile("Fleet"))
+
+
+def test_a_run_that_is_not_found_is_said_beside_the_fleet(visiting: Visiting) -> None:
+    tab: Visit = visiting(size=TWO_PANES)
+    page = tab.go("/runs/math/nosuch")
+    expect(page.locator(".pane").nth(1).locator("h1")).to_have_text("Run not found.")
+    expect(page.locator("a.run")).to_have_count(2)
+    page.locator("a.run").first.click()
+    run_of(page, "stale-8b")
+    tab.expect_complaints("404")
+
+
+def test_what_is_shown_is_as_old_as_the_older_of_both_views(visiting: Visiting) -> None:
+    tab = visiting(size=TWO_PANES)
+    tab.page.clock.install()
+    page = tab.go("/")
+    run_of(page, "stale-8b")
+    expect(page.locator(".pane .charts canvas").first).to_be_visible()
+    page.route(f"**/api/v1{RUN}?*", lambda route: route.abort())
+    for _ in range(9):
+        page.clock.run_for(5_000)
+        page.wait_for_timeout(100)
+    expect(page.locator("#stale")).to_contain_text("No answer for")
+    page.unroute_all()
+    for _ in range(3):
+        page.clock.run_for(5_000)
+        page.wait_for_timeout(100)
+    expect(page.locator("#stale")).to_be_hidden()
+    tab.expect_complaints("ERR_FAILED")
+
+
+@pytest.mark.parametrize(("width", "columns"), [(1360, 3), (1920, 4), (2560, 4), (3840, 6)])
+def test_wide_screens_have_more_columns_of_charts(width: int, columns: int, visiting: Visiting) -> None:
+    page = visiting(size=(width, 1000)).go(RUN)
+    expect(page.locator(".charts canvas").first).to_be_visible()
+    tracks = page.locator(".charts").first.evaluate(
+        "(one) => getComputedStyle(one).gridTemplateColumns.split(' ').length"
+    )
+    assert columns <= tracks <= 6
