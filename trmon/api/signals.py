@@ -17,6 +17,7 @@ from trmon.api.http.auth import Reader, require_reader
 from trmon.api.http.components import Components, Service
 from trmon.api.http.parameters import MAX_NAMES, FromStep, Named, Names, OfAttempt, ToStep, check_known, split_names
 from trmon.domain.access import Access
+from trmon.domain.analysis.course_marks import MARK_SIGNALS, Course, course_marks
 from trmon.domain.errors import InvalidInput
 from trmon.domain.findings.measures import sources_of
 from trmon.domain.rules.signal_reader import series_names
@@ -24,6 +25,7 @@ from trmon.domain.severity import json_number
 from trmon.domain.signals.derived_signals import DERIVED, SHADOW_PREFIX
 from trmon.metrics.exposition import is_exposed
 from trmon.store.repositories.signals import SeriesBand, SignalSeries
+from trmon_client.api.runs import CourseMarkInfo
 from trmon_client.api.signals import SeriesAnswer, SignalInfo
 from trmon_client.core.signals.catalogue import SIGNALS, TRAINER_SCALARS
 
@@ -203,6 +205,24 @@ def get_series(
         updates=updates,
     )
     return FORMATS[form](series, SeriesDetail(statistics=_statistics(statistics), digits=digits))
+
+
+MOST_ROWS = 1_000_000
+
+
+@router.get("/runs/{project}/{run}/marks")
+def list_marks(key: Named, access: Reader, service: Service, attempt_id: OfAttempt = None) -> list[CourseMarkInfo]:
+    """List restarts, other configurations and jumps of the learning rate by step, the newest 200."""
+    run, signals = service.store.runs.get(key, access=access), service.store.signals
+    series = signals.series(run.id, names=MARK_SIGNALS, access=access, attempt_id=attempt_id, points=MOST_ROWS)
+    course = Course(
+        attempt_id=series.attempt_id,
+        step=series.step,
+        closed_at=series.closed_at,
+        signals={name: series.bands[name].last for name in MARK_SIGNALS},
+    )
+    marks = course_marks(course, started_at=signals.launches(run.id, access=access, attempt_id=attempt_id))
+    return [CourseMarkInfo.from_fields(mark, kind=mark.kind.value) for mark in marks]
 
 
 def _check_signals(names: Sequence[str], *, service: Components, run_id: int, access: Access) -> None:

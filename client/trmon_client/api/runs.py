@@ -165,6 +165,14 @@ class AttemptInfo(AnswerInfo, frozen=True, kw_only=True):
     ranks_unverified: bool
 
 
+class CourseMarkInfo(AnswerInfo, frozen=True, kw_only=True):
+    """A change at a step of a run: a restart, another configuration, or a jump of the learning rate."""
+
+    step: int
+    kind: Annotated[str, says("restart or change.")]
+    words: str
+
+
 class RunDetails(RunInfo, frozen=True, kw_only=True):
     """A run with its row of the fleet, and with the parts that the request includes; the newest items come first."""
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from sqlalchemy import Connection, Engine, or_, select
+from sqlalchemy import Connection, Engine, func, or_, select
 
 from trmon.domain.access import Access
 from trmon.domain.identity import BatchKey
@@ -189,6 +189,18 @@ class Signals(Reader):
             attempt_id=np.repeat(attempt_ids, [len(part.axes) for part in spliced]).astype(np.int64),
             points=points,
         )
+
+    def launches(self, run_id: int, *, access: Access, attempt_id: int | None = None) -> list[float]:
+        """Return when each launch of a run's trainer started, as far as its notices are stored, in order."""
+        table = tables.notice.c
+        is_start = (table.run_id == run_id) & (table.kind == "start") & (table.rank == 0)
+        found = (
+            select(func.min(table.received_at))
+            .join_from(tables.notice, tables.run)
+            .where(is_start, visible_runs(access))
+        )
+        found = found if attempt_id is None else found.where(table.attempt_id == attempt_id)
+        return sorted(self._values(found.group_by(table.attempt_id, table.launch)))
 
     def newest_steps(self, run_id: int, *, access: Access, limit: int) -> list[int]:
         """Return the newest steps of the run's history, newest first; the history is one line as in `series`."""

@@ -10,6 +10,8 @@ const LEAST_STEPS = 10;
 const SMOOTHING = "trmon.smoothing";
 export const MOST_SMOOTHING = 0.99;
 
+const CHANGES_MS = 60_000;
+
 const NOTHING = { exact: true, step: [], count: [], closed_at: [], signals: {} };
 
 export class ChartData extends EventTarget {
@@ -28,6 +30,9 @@ export class ChartData extends EventTarget {
   #timer = null;
   #asked = null;
   #fits = true;
+  #changes = [];
+  #changesAt = 0;
+  #facts = null;
   names = new Set();
   #arranged = "";
 
@@ -65,6 +70,7 @@ export class ChartData extends EventTarget {
 
   /** Read which signals there are, in general and of this run. */
   async learn() {
+    this.#readChanges();
     const [catalogue] = await Promise.all([catalogueOfSignals(), this.#readNames()]);
     this.catalogue = catalogue;
   }
@@ -78,6 +84,7 @@ export class ChartData extends EventTarget {
   /** Read the newest steps; a view of all steps grows with the run. */
   async follow() {
     await this.#readNames();
+    this.#readChanges();
     return this.#readDrawn();
   }
 
@@ -128,8 +135,17 @@ export class ChartData extends EventTarget {
     return this.markers.filter((marker) => Math.abs(marker.step - at) <= within);
   }
 
-  /** Record the steps at which a finding and alerts began, policies changed and notes were written. */
+  /** Read restarts, and changes of configuration and learning rate, once a minute: the service reads the whole run for it. */
+  async #readChanges() {
+    if (Date.now() - this.#changesAt < CHANGES_MS) return;
+    this.#changesAt = Date.now();
+    this.#changes = await get(`${this.path}/marks`, { attempt_id: this.attempt }).catch(() => this.#changes);
+    if (this.#facts) this.mark(this.#facts);
+  }
+
+  /** Record the steps at which a finding and alerts began, policies changed, notes were written, and what else changed. */
   mark(facts) {
+    this.#facts = facts;
     const { run, judged, alerts, policies, notes } = facts;
     this.kind = judged.verdict.kind === "act" ? "act" : "watch";
     this.interval = storyOf(facts)?.interval ?? null;
@@ -146,6 +162,7 @@ export class ChartData extends EventTarget {
       ...notes
         .filter((note) => note.step !== null)
         .map((note) => ({ step: note.step, kind: "note", what: `note: ${note.text}` })),
+      ...this.#changes.map(({ step, kind, words }) => ({ step, kind, what: words })),
     ].sort((a, b) => a.step - b.step);
     this.dispatchEvent(new Event("markers"));
   }

@@ -253,7 +253,14 @@ export class EventList {
   }
 }
 
-const WORDS = { act: "page alert", watch: "warning", policy: "policy change", note: "note" };
+const WORDS = {
+  act: "page alert",
+  watch: "warning",
+  restart: "restart",
+  change: "configuration or learning rate",
+  policy: "policy change",
+  note: "note",
+};
 
 /** Return the legend of markers, or null without any. */
 function markLegend(markers) {

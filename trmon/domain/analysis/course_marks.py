@@ -1,0 +1,82 @@
+"""Marks on the course of a run: restarts, other configurations, and jumps of the learning rate."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Any
+
+import numpy as np
+
+MAX_MARKS = 200
+"""The newest marks of a run that are returned."""
+JUMP, STEADY = 1.25, 1.05
+"""The learning rate jumps where it changes by the first factor, and by less than the second one just before and after.
+
+A warm-up or a decay changes it in every step, and has no jump.
+"""
+MARK_SIGNALS = ("baseline", "new_baseline", "lr")
+
+
+class MarkKind(Enum):
+    """What changed at a step."""
+
+    RESTART = "restart"
+    CHANGE = "change"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CourseMark:
+    """A change at a step, in words."""
+
+    step: int
+    kind: MarkKind
+    words: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Course:
+    """The gauge rows of a run in order: `attempt_id`, `step`, `closed_at` and the signals that marks need, by name."""
+
+    attempt_id: Any
+    step: Any
+    closed_at: Any
+    signals: dict[str, Any]
+
+
+def course_marks(course: Course, *, started_at: Sequence[float]) -> list[CourseMark]:
+    """Return the newest marks, one a step. Args: started_at: when each launch of the trainer started, in order."""
+    if not len(course.step):
+        return []
+    found: dict[int, CourseMark] = {}
+    for mark in (*_restarts(course, started_at), *_changes(course)):
+        first = found.get(mark.step)
+        found[mark.step] = mark if first is None else replace(first, words=f"{first.words}, {mark.words}")
+    return sorted(found.values(), key=lambda mark: mark.step)[-MAX_MARKS:]
+
+
+def _restarts(course: Course, started_at: Sequence[float]) -> Iterator[CourseMark]:
+    """Yield the first row of each later attempt, and of each later launch that continued an attempt."""
+    rows = set((np.flatnonzero(np.diff(course.attempt_id)) + 1).tolist())
+    rows |= set(np.searchsorted(course.closed_at, np.asarray(started_at[1:], float), side="right").tolist())
+    for row in sorted(rows - {0, len(course.step)}):
+        yield CourseMark(step=int(course.step[row]), kind=MarkKind.RESTART, words="restart of the trainer")
+
+
+def _changes(course: Course) -> Iterator[CourseMark]:
+    lr, step = course.signals["lr"], course.step
+    with np.errstate(all="ignore"):
+        factor = np.exp(np.abs(np.diff(np.log(lr))))
+    for i in np.flatnonzero(factor > JUMP).tolist():
+        if all(factor[j] < STEADY for j in (i - 1, i + 1) if 0 <= j < len(factor)):
+            yield _change(step[i + 1], f"learning rate {lr[i]:.3g} → {lr[i + 1]:.3g}")
+    for i in np.flatnonzero(course.signals["new_baseline"] > 0).tolist():
+        yield _change(step[i], "change declared by the trainer")
+    counted = np.nan_to_num(course.signals["baseline"])
+    for i in np.flatnonzero(np.diff(counted) > 0).tolist():
+        yield _change(step[i + 1], "configuration changed")
+
+
+def _change(step: int, words: str) -> CourseMark:
+    return CourseMark(step=int(step), kind=MarkKind.CHANGE, words=words)
