@@ -30,7 +30,7 @@ def mails(service: RecordedService) -> dict[str, Any]:
             "parts": {
                 part.get_content_type(): [line for line in lines(part.get_content()) if "Also firing" not in line]
                 if part.get_content_maintype() == "text"
-                else dict(part.items()) | {"Content-ID": plain_text(str(part["Content-ID"]))}
+                else {name: plain_text(str(value)) for name, value in part.items()}
                 for part in one.message.walk()
                 if not part.is_multipart()
             },
