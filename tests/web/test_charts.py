@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from tests.client.trainer import settings
 from tests.fixtures.browser import PHONE, WIDE
@@ -91,6 +91,26 @@ def test_what_is_level_or_empty_is_one_line_which_opens_by_keys_and_stays_open(v
     page.reload()
     expect(fold).to_be_visible()
     expect(lag).to_be_hidden()
+
+
+def test_a_chart_whose_line_begins_to_move_leaves_the_fold_for_the_end(visiting: Visiting) -> None:
+    tab = visiting()
+    tab.page.clock.install()
+    page = tab.go(WELL)
+    fold = page.locator("details.silent > summary")
+    expect(fold).to_contain_text("4 quiet signals")
+    titles = page.locator("section.charts > figure h2").all_text_contents()
+
+    def move(route: Route) -> None:
+        answer = route.fetch().json()
+        if "engine_lag" in answer["signals"]:
+            answer["signals"]["engine_lag"]["mean"] = list(range(len(answer["step"])))
+        route.fulfill(json=answer)
+
+    page.route(re.compile(r"/signals\?"), move)
+    page.clock.run_for(35_000)
+    expect(fold).to_contain_text("3 quiet signals")
+    expect(page.locator("section.charts > figure h2")).to_have_text([*titles, "Version lag"])
 
 
 @pytest.mark.parametrize(
