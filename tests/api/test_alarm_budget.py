@@ -32,6 +32,7 @@ def test_a_crash_is_a_message_that_harm_followed(service: ThreadedService) -> No
             "acknowledged": 0,
             "silenced": 0,
             "harmed": 1,
+            "is_tunable": False,
             "unanswered": 0,
         }
         assert 0 < window["run_days"] < 1

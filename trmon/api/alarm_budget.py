@@ -15,13 +15,13 @@ from trmon.api.http.auth import Reader
 from trmon.api.http.components import Components, Service
 from trmon.api.http.parameters import RequestBody
 from trmon.domain.access import Access
-from trmon.domain.backtest.limit_trial import NOW, TRIED, LimitTrial, with_limit
+from trmon.domain.backtest.limit_trial import NOW, TRIED, LimitTrial, tunable_limits, with_limit
 from trmon.domain.backtest.stored_history import PolicyMaskRate, StoredHistory
 from trmon.domain.batches.batch import BatchRow
 from trmon.domain.errors import NotFound, nearest_names
 from trmon.domain.health.problems import title_of_rule
 from trmon.domain.incidents.alarm_budget import DAY_SECONDS, WINDOW_DAYS, AlarmBudget, alarm_budgets
-from trmon.domain.rules.rule import Rule
+from trmon.domain.rules.rule import Rule, RuleSet
 from trmon_client.api.alerts import (
     AlarmBudgetInfo,
     BudgetWindowInfo,
@@ -47,15 +47,20 @@ def get_alarm_budget(access: Reader, service: Service) -> AlarmBudgetInfo:
     record = service.store.budget_records.read(
         access=access, health_rules=service.rules.health_rules(), since=now - max(WINDOW_DAYS) * DAY_SECONDS
     )
-    return AlarmBudgetInfo(windows=tuple(map(_window, alarm_budgets(record, now=now))))
+    return AlarmBudgetInfo(windows=tuple(_window(one, rules=service.rules()) for one in alarm_budgets(record, now=now)))
 
 
-def _window(budget: AlarmBudget) -> BudgetWindowInfo:
-    rules = [
-        RuleBudgetInfo.from_fields(rule, title=title_of_rule(rule.rule), per_run_day=budget.per_run_day(rule.messages))
-        for rule in budget.rules
+def _window(budget: AlarmBudget, *, rules: RuleSet) -> BudgetWindowInfo:
+    infos = [
+        RuleBudgetInfo.from_fields(
+            one,
+            title=title_of_rule(one.rule),
+            per_run_day=budget.per_run_day(one.messages),
+            is_tunable=one.rule in rules.by_name and any(tunable_limits(rules.by_name[one.rule])),
+        )
+        for one in budget.rules
     ]
-    return BudgetWindowInfo.from_fields(budget, per_run_day=budget.per_run_day(budget.messages), rules=rules)
+    return BudgetWindowInfo.from_fields(budget, per_run_day=budget.per_run_day(budget.messages), rules=infos)
 
 
 class Limit(RequestBody):

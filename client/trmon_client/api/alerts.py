@@ -147,6 +147,7 @@ class RuleBudgetInfo(AnswerInfo, frozen=True, kw_only=True):
     acknowledged: int
     silenced: Annotated[int, says("How many of the alerts a silence covered at any time while they fired.")]
     harmed: Annotated[int, says("How many of the alerts were followed by harm: the run collapsed or was stopped.")]
+    is_tunable: Annotated[bool, says("Whether another limit of the rule can be tried over stored runs.")]
     unanswered: Annotated[
         int, says("How many of the alerts were neither acknowledged nor silenced, nor followed by harm.")
     ]

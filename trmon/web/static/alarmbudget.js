@@ -48,7 +48,7 @@ export class BudgetSection {
     const row = (title, of, tune) =>
       h("tr", {}, h("th", { scope: "row" }, title), [step(of.messages), rateWords(of.per_run_day), ...COUNTS.map((name) => step(of[name]))].map((text) => h("td", { class: `number${text === "0" ? " quiet" : ""}` }, text)), h("td", {}, tune));
     const all = { messages, per_run_day: rate, ...Object.fromEntries(COUNTS.map((name) => [name, total(name)])) };
-    const lines = rules.map((rule) => row(rule.title, rule, h("a", { class: "link", href: `/rules/${encodeURIComponent(rule.rule)}?tune`, "aria-label": `Tune ${rule.title}` }, "Tune")));
+    const lines = rules.map((rule) => row(rule.title, rule, rule.is_tunable && h("a", { class: "link", href: `/rules/${encodeURIComponent(rule.rule)}?tune`, "aria-label": `Tune ${rule.title}` }, "Tune")));
     const body = rules.length ? [lines, row("all rules", all, null)] : h("tr", {}, h("td", { colspan: HEADS.length, class: "quiet" }, `No message in ${days} days.`));
     return h("table", { class: "numbers", "aria-label": `Messages of each rule over ${days} days` }, h("thead", {}, h("tr", {}, heads)), h("tbody", {}, body));
   }
