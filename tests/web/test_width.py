@@ -29,6 +29,12 @@ CUT = """() => [...document.querySelectorAll("main *")].filter((one) => {
 }).map((one) => `${one.tagName}.${one.className}: ${one.textContent.slice(0, 80)}`)"""
 
 
+STRAYED = """() => [...document.querySelectorAll(".fleet .tag, .fleet .run")].filter((one) => {
+    const [inner, outer] = [one, one.closest("td")].map((each) => each.getBoundingClientRect());
+    return inner.top < outer.top - 4 || inner.bottom > outer.bottom + 4 || inner.left < outer.left;
+}).map((one) => one.textContent)"""
+
+
 @pytest.mark.parametrize("path", ["/", RUN, "/alerts", "/compare?runs=math/stale-8b,math/healthy-8b"])
 def test_at_every_width_nothing_scrolls_sideways_and_axe_finds_nothing(path: str, visiting: Visiting) -> None:
     tab = visiting()
@@ -41,6 +47,7 @@ def test_at_every_width_nothing_scrolls_sideways_and_axe_finds_nothing(path: str
             expect(tab.page.locator(".pane .charts canvas").first).to_be_visible()
         wait_until_drawn(tab.page)
         assert (width, tab.overflow_pixels, tab.page.evaluate(CUT)) == (width, 0, [])
+        assert tab.page.evaluate(STRAYED) == []
         if width in (1920, 3840):  # other tests hold this of phones and of 1,360 pixels
             assert violations(tab.page) == []
 
