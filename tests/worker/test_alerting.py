@@ -18,7 +18,7 @@ def test_an_illness_is_delivered_once_as_an_incident_and_resolves_after_quiet_st
     assert key == "hook:1/incident:1:4:firing"
     told = delivery.notification
     assert (told.status.value, told.alert.since_step, told.alert.severity.value) == ("firing", 0, "page")
-    assert told.url == "https://trmon.example/runs/math/grpo?step=4"
+    assert told.url == "https://trmon.example/runs/math/grpo?step=0"
     assert told.cause is not None
     assert (told.cause.rule, told.cause.title) == ("corrupt_logprobs", "dropped log-probs")
     assert told.cause.last_good_step is None

@@ -50,6 +50,13 @@ def test_the_onset_moves_to_the_fall_of_the_reward_without_another_message() -> 
     assert len(ill.notifications) == told
 
 
+def test_a_cause_that_stands_but_no_longer_leads_hands_over_to_the_fall_of_the_reward() -> None:
+    ill = run(STALE, steps=80).make_steps({**STALE, "reward_mean": 0.02}, steps=40)
+    assert {"stale_rollouts", "reward_collapse"} <= ill.firing
+    assert ill.causes[-1] == ("firing", "reward_collapse"), "an incident and the judge name one cause"
+    assert ill.incident.since_step == 210
+
+
 def test_an_incident_of_warnings_waits_for_a_cause_that_is_certain_later() -> None:
     ill = run(SYMPTOMS, steps=OPENING_STEPS)
     assert [rule for rule, state, _ in ill.events if state == "firing"] == ["mask_rate"]

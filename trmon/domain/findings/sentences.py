@@ -142,8 +142,8 @@ def illness_words(judgement: Judgement) -> str:
     words = headline(structs.replace(lead, since=since, from_start=lead.from_start and since == lead.since))
     if last_good is None:
         return words
-    of_attempt = "" if last_good.attempt == judgement.place.attempt else f" of attempt {last_good.attempt}"
-    return f"{words} (last good step {last_good.step}{of_attempt})"
+    earlier = "" if last_good.attempt == judgement.place.attempt else " of an earlier attempt"
+    return f"{words} (last good step {last_good.step}{earlier})"
 
 
 def summary_line(run: str, words: str, evidence: Sequence[Evidence]) -> str:

@@ -60,6 +60,10 @@ class IncidentStep:
         lead = None if self.judgement is None else self.judgement.lead
         return lead is None and leader.severity is not Severity.PAGE and not self.has_waited_for(leader)
 
+    def stands(self, finding: str) -> bool:
+        """Whether the judge says that a finding stands."""
+        return self.judgement is not None and any(one.finding == finding for one in self.judgement.findings)
+
     @property
     def leader(self) -> Alert | None:
         """The alert that leads: that of the judge's leading finding, else of the worst rule, the oldest first."""
@@ -136,7 +140,8 @@ def _continued(incident: Incident, step: IncidentStep) -> tuple[Incident, Transi
         return incident, None
     alert = replace(incident.alert, severity=severity, updated_at=step.at)
     is_other = leader.rule != incident.cause
-    if is_other and (step.explains(incident.cause, leader.rule) or step.is_symptom(leader)):
+    is_left = step.explains(incident.cause, leader.rule) and not step.stands(incident.cause)
+    if is_other and (is_left or step.is_symptom(leader)):
         is_other = False  # what a cause leaves behind for a while, or what shows before a cause, is not another cause
     else:
         alert = _led_by(alert, leader, step)
