@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from trmon.cli.diff import comparison_lines
+from trmon.terminal.text import PIPE_WIDTH
 from trmon_client.api.answers import convert_answer
 from trmon_client.api.comparison import ComparisonInfo
 
@@ -66,3 +67,10 @@ def test_columns_are_cut_to_the_terminal_and_never_vanish(n: int, width: int) ->
     assert head == list("ABCDEFGH"[:n])
     reward = next(line for line in table if line.startswith("reward_mean"))
     assert reward.split()[1] == "0.1235" if width == 80 else "0.1" in reward
+
+
+def test_in_a_pipe_nothing_is_cut_and_columns_are_as_wide_as_what_they_hold() -> None:
+    lines = list(comparison_lines(comparison(2), width=PIPE_WIDTH))
+    assert not any("…" in line for line in lines)
+    assert lines[-1] == f'actor.{LONG}  "{LONG}"  -'
+    assert max(map(len, lines)) < 200

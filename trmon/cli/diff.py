@@ -14,7 +14,7 @@ from trmon.cli.command import console, plain_errors
 from trmon.cli.running_service import service_of
 from trmon.domain.health.judgement import verdict_words
 from trmon.terminal.arguments import parse_run_name
-from trmon.terminal.text import cut_middle, kind_words
+from trmon.terminal.text import PIPE_WIDTH, cut_middle, kind_words
 from trmon_client.api.answers import encode_answer
 from trmon_client.api.comparison import ComparedRun, ComparisonInfo
 
@@ -24,7 +24,10 @@ GAP = "  "
 
 
 def comparison_lines(found: ComparisonInfo, *, width: int) -> Iterator[str]:
-    """Yield the runs with their verdicts, where they part, and what differs; what does not fit loses its middle."""
+    """Yield the runs with their verdicts, where they part, and what differs; what does not fit loses its middle.
+
+    Args: width: of the terminal; PIPE_WIDTH without one.
+    """
     for letter, run in zip(ascii_uppercase, found.runs, strict=False):
         yield cut_middle(f"{letter}  {run.fleet.project}/{run.fleet.run}", width)
         yield f"   {_verdict(run)}"
@@ -33,9 +36,14 @@ def comparison_lines(found: ComparisonInfo, *, width: int) -> Iterator[str]:
     for letter, run in list(zip(ascii_uppercase, found.runs, strict=False))[1:]:
         yield f"A and {letter}: {run.sentence}"
     yield ""
-    yield _row("", ascii_uppercase[: len(found.runs)], width=width)
-    for name, values in _rows(found):
-        yield _row(name, values, width=width)
+    rows = [("", ascii_uppercase[: len(found.runs)]), *_rows(found)]
+    name_width, room = NAME_WIDTH, max((width - NAME_WIDTH) // len(found.runs) - len(GAP), LEAST_WIDTH)
+    if width >= PIPE_WIDTH:
+        name_width = max(len(name) for name, _ in rows)
+        room = max(len(value) for _, values in rows for value in values)
+    for name, values in rows:
+        cells = (cut_middle(value, room).ljust(room) for value in values)
+        yield f"{cut_middle(name, name_width).ljust(name_width)}{GAP}{GAP.join(cells)}".rstrip()
     if not found.config:
         yield "The configurations do not differ."
 
@@ -60,12 +68,6 @@ def _rows(found: ComparisonInfo) -> Iterator[tuple[str, Sequence[str]]]:
 def _newest(run: ComparedRun, name: str) -> str:
     known = [value for value in run.signals.get(name, ()) if not math.isnan(value)]
     return f"{known[-1]:.4g}" if known else "-"
-
-
-def _row(name: str, values: Sequence[str], *, width: int) -> str:
-    room = max((width - NAME_WIDTH) // len(values) - len(GAP), LEAST_WIDTH)
-    cells = [cut_middle(value, room).ljust(room) for value in values]
-    return f"{cut_middle(name, NAME_WIDTH).ljust(NAME_WIDTH)}{GAP}{GAP.join(cells)}".rstrip()
 
 
 def diff_command(

@@ -24,7 +24,15 @@ from trmon.domain.severity import Severity
 from trmon.domain.signals.derived_signals import SHADOW_PREFIX
 from trmon.terminal.arguments import parse_run_name
 from trmon.terminal.diagnosis_text import print_diagnosis as show_diagnosis
-from trmon.terminal.text import OF_SEVERITY, cut_middle, last_seen_text, percent_text, status_line, text_sparkline
+from trmon.terminal.text import (
+    OF_SEVERITY,
+    PIPE_WIDTH,
+    cut_middle,
+    last_seen_text,
+    percent_text,
+    status_line,
+    text_sparkline,
+)
 from trmon_client.api import DiagnosisInfo, PolicyInfo, RunStatus, Service, SignalBand, SignalHistory
 from trmon_client.api.runs import OpenAlertInfo
 from trmon_client.core.column_schema import PRIMARY_ORDER
@@ -155,7 +163,8 @@ def signal_course_table(
         numbers = (_newest(band), min(_known(band.min), default=None), max(_known(band.max), default=None))
         known = [_number(number, digits=4 if is_wide else 3) for number in numbers]
         cells: list[str | Text] = [*known, *([Text(healthy)] if is_wide else []), _course(band, console, n_bars=n_bars)]
-        table.add_row(cut_middle(name, NAME_WIDTH), *cells, style="bold" if _stem(name) in told else "")
+        shown = name if console.width >= PIPE_WIDTH else cut_middle(name, NAME_WIDTH)
+        table.add_row(shown, *cells, style="bold" if _stem(name) in told else "")
     return table
 
 

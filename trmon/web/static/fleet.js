@@ -185,7 +185,7 @@ class Fleet {
   #seen(lines) {
     this.courses.follow(lines.flatMap(({ run }) => run ?? []));
     const cell = this.body.querySelector('td[data-name="run"]');
-    if (!cell || cell.clientWidth === this.#room) return;
+    if (!cell?.clientWidth || cell.clientWidth === this.#room) return;
     this.#room = cell.clientWidth;
     this.draw();
   }
