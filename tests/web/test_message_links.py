@@ -68,6 +68,7 @@ def test_a_link_acknowledges_and_silences_only_once_its_button_is_pressed(
 
     tab.go(link(alert, "silence"))
     expect(dialog).to_contain_text("Mutes 1 firing alert now")
+    expect(dialog.locator(".preview li")).to_have_text(f"{MATH}: corrupt log-probs")
     assert dialog.locator("[data-label=rule] input").input_value() == "corrupt_logprobs"
     assert len(made) == 1
     dialog.get_by_role("button", name="Silence").click()

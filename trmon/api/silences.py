@@ -16,6 +16,7 @@ from trmon.api.http.parameters import After, Limit, RequestBody
 from trmon.domain.access import Access, Scope
 from trmon.domain.alerts.alert import ListedAlert
 from trmon.domain.alerts.silences import MAX_PATTERN_LENGTH, Matcher, MatchOperator, Silence, check_matchers
+from trmon.domain.health.problems import title_of_alert
 from trmon.domain.identity import checked_name
 from trmon_client.api.alerts import CoveredAlertInfo, SilenceInfo, SilencePreviewInfo
 from trmon_client.api.answers import ItemPage
@@ -83,7 +84,9 @@ def preview_silence(given: SilenceIn, access: Admin, service: Service) -> Silenc
     silence = given.silence(access=access, now=time.time())
     alerts = covered(silence, _firing(service, access), now=silence.starts_at)
     items = [
-        CoveredAlertInfo.from_fields(one.alert, project=one.run.project, run=one.run.run)
+        CoveredAlertInfo.from_fields(
+            one.alert, project=one.run.project, run=one.run.run, title=title_of_alert(one.alert)
+        )
         for one in alerts[:MAX_PREVIEWED]
     ]
     return SilencePreviewInfo(total=len(alerts), items=tuple(items))

@@ -277,6 +277,7 @@ class CoveredAlertInfo(AnswerInfo, frozen=True, kw_only=True):
     project: str
     run: str
     rule: str
+    title: str = ""
     severity: Severity
 
 

@@ -46,20 +46,20 @@ def story_of(judgement: Judgement, *, run_id: int, title: str, signals: Collecti
     named = (lead.chart, *(one.signal for one in lead.evidence))
     evidence = next((name for name in named if name in signals and name != REWARD), None)
     shown = [name for name in (REWARD, evidence) if name is not None and name in signals]
-    last_good = since if judgement.last_good is None else judgement.last_good
-    return (
-        None
-        if not shown
-        else Story(
-            run_id=run_id,
-            attempt_id=judgement.place.attempt,
-            title=title,
-            severity=lead.severity,
-            strips=tuple(Strip(name, _limits(lead, name)) for name in shown),
-            interval=(last_good.step, (lead.beyond or lead.found).step),
-            began=since.step,
-            step=judgement.place.step,
-        )
+    # The last good step may be an earlier attempt's.
+    last_good = None if judgement.last_good is None else judgement.last_good.step
+    start = last_good if last_good is not None and last_good < since.step else since.step
+    if not shown:
+        return None
+    return Story(
+        run_id=run_id,
+        attempt_id=judgement.place.attempt,
+        title=title,
+        severity=lead.severity,
+        strips=tuple(Strip(name, _limits(lead, name)) for name in shown),
+        interval=(start, lead.found.step),
+        began=since.step,
+        step=judgement.place.step,
     )
 
 

@@ -85,7 +85,7 @@ function previews(element, asked) {
     try {
       const { total, items } = await send("POST", "/silences/preview", given);
       if (mine !== turn) return;
-      const names = items.slice(0, NAMED).map((one) => h("li", {}, `${one.project}/${one.run}: ${one.rule.replaceAll("_", " ")}`));
+      const names = items.slice(0, NAMED).map((one) => h("li", {}, `${one.project}/${one.run}: ${one.title}`));
       const more = total > names.length && h("li", {}, `and ${step(total - names.length)} more`);
       fill(element, total ? `Mutes ${plural(total, "firing alert")} now:` : "Mutes no alert that fires now.", h("ul", {}, names, more));
     } catch (error) {
