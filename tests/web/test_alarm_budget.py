@@ -36,7 +36,7 @@ def test_the_budget_opens_to_rules_and_tune_opens_the_rule(
     page = visiting(budgeted.url, size=size).go("/alerts")
     page.get_by_text("Alarm budget").click()
     row = page.get_by_role("row").filter(has=page.get_by_role("rowheader", name="stale rollouts"))
-    assert row.get_by_role("cell").all_inner_texts() == ["1", "–", "1", "0", "0", "0", "1", "Tune"]
+    expect(row.get_by_role("cell")).to_have_text(["1", "–", "1", "0", "0", "0", "1", "Tune"])
     expect(page.get_by_role("button", name="7 days")).to_have_attribute("aria-pressed", "true")
     page.get_by_role("button", name="30 days").click()
     expect(page.get_by_role("table", name="Messages of each rule over 30 days")).to_be_visible()
@@ -63,7 +63,7 @@ def test_a_finding_says_the_line_of_the_rules_file(budgeted: ThreadedService, vi
     page.get_by_role("combobox").select_option("kl_k3")
     page.get_by_label("of", exact=True).fill("0.3")
     page.get_by_role("button", name="Try").click()
-    expect(page.locator(".rule code", has_text="- {name: stale_rollouts, limits: {kl_k3: 0.3}}")).to_be_visible()
+    expect(page.locator(".trial code", has_text="- {name: stale_rollouts, limits: {kl_k3: 0.3}}")).to_be_visible()
 
 
 def test_a_rule_over_states_has_no_limit_to_try(budgeted: ThreadedService, visiting: Visiting) -> None:

@@ -19,7 +19,7 @@ export class BudgetSection {
     this.days = h("span", { class: "row joined", role: "group", "aria-label": "Days" });
     this.table = h("div", { class: "scroll" });
     const title = h("summary", {}, h("h2", {}, "Alarm budget"), " ", this.line);
-    this.element = h("details", { class: "budgeted card panel", hidden: true }, title, this.days, this.table);
+    this.element = h("details", { class: "budgeted card panel", hidden: true, ontoggle: () => this.#draw() }, title, this.days, this.table);
   }
 
   /** Read it again once it is a minute old; a view without it lacks nothing else. */
@@ -33,9 +33,11 @@ export class BudgetSection {
     this.#draw();
   }
 
+  /** Draw the line, and once it is open, the rules. */
   #draw() {
     this.element.hidden = !this.#windows.some(({ rules }) => rules.length);
     this.line.textContent = this.#windows.map(said).join(" · ");
+    if (!this.element.open) return this.table.replaceChildren();
     const turned = ({ days }) => () => ((this.#days = days), this.#draw());
     const button = (one) => h("button", { "aria-pressed": String(one.days === this.#days), onclick: turned(one) }, `${one.days} days`);
     fill(this.days, this.#windows.map(button));
@@ -80,7 +82,7 @@ class LimitTrial {
     const submit = (event) => (event.preventDefault(), this.#try());
     this.element = h(
       "section",
-      { class: "card stack rule", "aria-label": "Another limit" },
+      { class: "card stack trial", "aria-label": "Another limit" },
       h("h2", {}, "Another limit"),
       h("p", { class: "quiet" }, "What would have been sent over the last 30 days, judged again from the stored rows of each run."),
       h("form", { class: "row", onsubmit: submit }, h("label", {}, "Limit ", this.which), h("label", {}, "of ", this.value), h("button", { type: "submit" }, "Try")),
