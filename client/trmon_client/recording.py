@@ -27,6 +27,7 @@ from trmon_client.core.recording_format import (
     LABELS,
     TURN_IDS,
     RecordedCall,
+    RecordedSteps,
     RecordedText,
     Recording,
     SampleChoice,
@@ -272,6 +273,10 @@ class Recorder:
                 incident_since=self._incident_since,
             )
             path = self._folder.write(f"{stamp}-{reason}", recording, calls)
+            if self._ranks.rank == 0:  # The ranks keep the same steps, under the same folder.
+                steps = [call.entry.step for call in calls]
+                kept = RecordedSteps(min(steps), max(steps), str(self._folder.directory.absolute()))
+                self._error_guard.losses.add_warning(*kept.told)
         except Exception as error:  # noqa: BLE001  the edge of a thread: the trainer continues without a recording
             self._error_guard.record(error)
             return

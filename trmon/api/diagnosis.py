@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import math
 import time
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 
 from trmon.api.diagnosis_answer import diagnosis_info
+from trmon.api.fleet import fleet_responses
 from trmon.api.http.answers import AnswerRoute
 from trmon.api.http.auth import Reader
 from trmon.api.http.components import Components, Service
 from trmon.api.http.parameters import Named
+from trmon.config.settings import DEFAULT_SERVICE_URL
 from trmon.domain.access import Access
+from trmon.domain.alerts.alert import Alert
 from trmon.domain.budget.run_budget import BUDGET_SIGNALS, run_budget
 from trmon.domain.errors import NotFound
+from trmon.domain.health.judgement import verdict_words
+from trmon.domain.health.problems import title_of_rule
+from trmon.domain.health.runbook import RunbookFacts, answers_of, runbook_of
 from trmon.domain.health.verdict import known_judgement
 from trmon.domain.runs.run import Run
 from trmon.fleet.summaries import history_of, newest_steps, steps_per_rollout
 from trmon_client.api.budget import BudgetInfo
-from trmon_client.api.diagnosis import DiagnosisInfo
+from trmon_client.api.diagnosis import AnswersInfo, DiagnosisInfo, RunbookInfo, RunbookStageInfo
 
 router = APIRouter(prefix="/api/v1/runs/{project}/{run}", tags=["diagnosis"], route_class=AnswerRoute)
 
@@ -34,7 +41,7 @@ def run_diagnosis(service: Components, run: Run, *, access: Access) -> Diagnosis
     judgement = known_judgement(run, service.store.run_snapshots.judgements([run.id]).get(run.id))
     if judgement is None:
         raise NotFound("closed step yet of", str(run.key))
-    firing = [listed.alert for listed in service.store.alerts.firing([run.id], access=access)[run.id]]
+    firing = _firing(service, run, access=access)
     of_signals = {rule.name for rule in service.rules().rules if rule.is_finding or rule.reads_batches}
     summary = service.summaries.of([run], access=access, now=time.time()).get(run.id)
     return diagnosis_info(
@@ -43,7 +50,53 @@ def run_diagnosis(service: Components, run: Run, *, access: Access) -> Diagnosis
         circumstances=[alert for alert in firing if not alert.is_incident and alert.rule not in of_signals],
         incident=service.store.alerts.newest_incidents([run.id], access=access).get(run.id),
         risk=None if summary is None else summary.collapse_risk,
+        sends_tokens=_sends_tokens(None if summary is None else summary.mask_rate),
     )
+
+
+@router.get("/runbook")
+def get_runbook(key: Named, access: Reader, service: Service, request: Request) -> RunbookInfo:
+    """Return what to do about a run's problem: confirm, rule out, mitigate, verify; 404 where it has none."""
+    run = service.store.runs.get(key, access=access)
+    [status] = fleet_responses(service, [run], access=access)
+    judgement = known_judgement(run, service.store.run_snapshots.judgements([run.id]).get(run.id))
+    verdict, rules = status.verdict, service.rules()
+    cause = run.state.value if run.state.value in rules.by_name else verdict.cause
+    if not cause:
+        raise NotFound("problem to act on in", str(run.key))
+    summaries = (alert.summary for alert in _firing(service, run, access=access) if alert.rule == cause)
+    facts = RunbookFacts(
+        run=run,
+        judgement=judgement,
+        names=frozenset(service.store.signals.names(run.id, access=access)),
+        since_step=verdict.since_step,
+        todo=verdict.todo or "",
+        summary=next(summaries, ""),
+        url=_url_of_commands(service, request),
+    )
+    stages = runbook_of(cause, catalogue=rules.catalogue, rule=rules.by_name.get(cause), facts=facts)
+    return RunbookInfo(
+        cause=cause,
+        title=next((one.title for one in [facts.found(cause)] if one is not None), title_of_rule(cause)),
+        headline=verdict_words(verdict.kind.replace("_", " "), verdict.why),
+        stages=tuple(RunbookStageInfo.from_fields(one, stage=one.stage.value) for one in stages),
+        answers=AnswersInfo.from_fields(answers_of(run, cause=cause, sends_tokens=_sends_tokens(status.mask_rate))),
+    )
+
+
+def _url_of_commands(service: Components, request: Request) -> str:
+    """Return the URL that commands must name: that of the service, unless it is the one that they take by default."""
+    url = (service.settings.public_url or str(request.base_url)).rstrip("/")
+    return "" if url == DEFAULT_SERVICE_URL else url
+
+
+def _sends_tokens(mask_rate: float | None) -> bool:
+    """Whether a run calls log_batch: rows of scalars alone have no mask rate."""
+    return mask_rate is not None and not math.isnan(mask_rate)
+
+
+def _firing(service: Components, run: Run, *, access: Access) -> list[Alert]:
+    return [listed.alert for listed in service.store.alerts.firing([run.id], access=access)[run.id]]
 
 
 @router.get("/budget")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from trmon.api.judgement_answer import judgement_info
-from trmon.domain.alerts.alert import Alert, ListedAlert
+from trmon.domain.alerts.alert import Alert, AlertState, ListedAlert
 from trmon.domain.collapse_risk.risk_model import HORIZON, shipped_model
 from trmon.domain.collapse_risk.risk_reading import RiskReading
 from trmon.domain.findings.configuration import is_imported
@@ -13,9 +13,11 @@ from trmon.domain.findings.remedies import framework_of_config
 from trmon.domain.findings.verdict import COLLAPSE, Judgement
 from trmon.domain.health.judgement import Backlog
 from trmon.domain.health.problems import first_action
+from trmon.domain.health.runbook import answers_of
 from trmon.domain.incidents.incident import Incident
 from trmon.domain.runs.run import Run, RunState
 from trmon_client.api.diagnosis import (
+    AnswersInfo,
     BehindInfo,
     CircumstanceInfo,
     CollapseRiskInfo,
@@ -32,11 +34,17 @@ def diagnosis_info(
     circumstances: Sequence[Alert] = (),
     incident: ListedAlert | None = None,
     risk: RiskReading | None = None,
+    sends_tokens: bool = False,
 ) -> DiagnosisInfo:
     """Return the response for the judgement on a run.
 
-    Args: circumstances: firing alerts about the run itself; incident: its newest one, open or not.
+    Args: circumstances: firing alerts about the run itself; incident: its newest one, open or not; sends_tokens:
+    whether it calls log_batch.
     """
+    cause = judgement.lead.finding if judgement.lead is not None else ""
+    if incident is not None and incident.alert.state is AlertState.FIRING:
+        cause = Incident(alert=incident.alert).cause
+    answers = answers_of(run, cause=cause, sends_tokens=sends_tokens) if cause else None
     return judgement_info(
         judgement,
         framework=framework_of_config(run.config),
@@ -45,6 +53,7 @@ def diagnosis_info(
         is_log=is_imported(run.config),
         incident=newest_incident_info(incident, run),
         collapse_risk=_collapse_risk_info(risk, is_past=is_past_collapse(run, judgement)),
+        answers=None if answers is None else AnswersInfo.from_fields(answers),
         circumstances=[
             CircumstanceInfo.from_fields(alert, since_step=alert.step, fix=alert.runbook) for alert in circumstances
         ],

@@ -142,7 +142,7 @@ def _run_status(
         run=run.key.run,
         step=run.last_step,
         expected_step_seconds=expected_step_seconds,
-        warnings=[warning.text for warning in run.warnings],
+        warnings=[warning.text for warning in run.mistakes],
         judged_step=judgement.place.step if judgement else None,
         judged_at=judgement.at if judgement else None,
         behind=behind_info(backlog, judgement, now=now),

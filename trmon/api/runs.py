@@ -174,6 +174,7 @@ def _run_info(run: Run, service: Components, *, incident: IncidentInfo | None) -
         mask_rate=view.signals.get("mask_rate") if view else None,
         firing=[cause_of(alert) for alert in leading],
         incident=incident,
+        warnings=run.mistakes,
         end=run.ending if run.state.ended else None,
     )
 

@@ -148,7 +148,7 @@ def watch_config_of(settings: Settings, *, rules: ActiveRules, heartbeat: Heartb
         rules=rules,
         routes=routes_of(settings),
         public_url=settings.public_url,
-        runbook_base_url=settings.runbooks,
+        runbook_base_url=settings.runbook_url,
         grace_seconds=settings.grace_seconds,
         patience=SilenceLimits(floor_seconds=settings.stall_floor_seconds, factor=settings.stall_factor),
         heartbeat=heartbeat or Heartbeat(),

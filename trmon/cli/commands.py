@@ -42,6 +42,10 @@ _COMMANDS = {
         "diagnose:diagnose_command",
         "Print what is wrong with a run or a log, since when, what it cost and what to change.",
     ),
+    "runbook": (
+        "runbook:runbook_command",
+        "Print what to do about a run's problem: confirm, rule out, mitigate, verify, with its values and commands.",
+    ),
     "budget": (
         "budget:budget_command",
         "Print which mismatch and lag a run can tolerate, where its drift comes from, and the advice for its pipeline.",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -16,7 +16,14 @@ from rich.table import Table
 
 from trmon.cli.command import console, plain_errors, unusable_input
 from trmon.domain.errors import InvalidInput
-from trmon.domain.recording import RecordedTokens, Replay, replay_recording
+from trmon.domain.recording import (
+    RecordedSequence,
+    RecordedTokens,
+    Replay,
+    SequenceOrder,
+    replay_recording,
+    worst_sequences,
+)
 from trmon.terminal.array_files import read_arrays
 from trmon_client.api.answers import AnswerInfo, ApiNumber, encode_answer
 from trmon_client.core.recording_format import ARRAYS, FORMAT_VERSION, INDEX_FILE, RecordedCall, Recording
@@ -52,16 +59,32 @@ class RecordedTokenInfo(AnswerInfo, frozen=True, kw_only=True):
     text: str | None
 
 
+class RecordedSequenceInfo(AnswerInfo, frozen=True, kw_only=True):
+    """One of the worst sequences: its mean |d| on the primary pair, its reward, its length, its text if recorded."""
+
+    rank: int
+    step: int
+    update: int | None
+    chunk: int
+    sequence: int
+    n_tokens: int
+    reward: ApiNumber
+    mean_abs_d: ApiNumber
+    accepted: bool
+    text: str | None
+
+
 class ReplayInfo(AnswerInfo, frozen=True, kw_only=True):
     """The content of a recording: its updates, how many sequences were decided otherwise then, and its worst tokens."""
 
     n_differing: int
     updates: tuple[ReplayedUpdateInfo, ...]
     worst: tuple[RecordedTokenInfo, ...]
+    sequences: tuple[RecordedSequenceInfo, ...] = ()
 
 
-def replay_info(found: Replay) -> ReplayInfo:
-    """Return the answer for a replay."""
+def replay_info(found: Replay, sequences: Sequence[RecordedSequence] = ()) -> ReplayInfo:
+    """Return the answer for a replay, with its worst sequences."""
     of_token = ("sequence", "position", "token_id", "rollout_logprob", "trainer_logprob", "d")
     return ReplayInfo.from_fields(
         n_differing=found.n_differing,
@@ -73,13 +96,14 @@ def replay_info(found: Replay) -> ReplayInfo:
             RecordedTokenInfo.from_fields(one, **{name: getattr(one.token, name) for name in of_token})
             for one in found.worst
         ],
+        sequences=[RecordedSequenceInfo.from_fields(one) for one in sequences],
     )
 
 
-def read_recordings(directory: Path, *, step: int | None = None) -> list[RecordedTokens]:
+def read_recordings(directory: Path, *, first: int = 0, last: int | None = None) -> list[RecordedTokens]:
     """Return the calls of all recordings in a folder and below, each once; of two recordings the newer one has it.
 
-    Args: step: only the calls of this step.
+    Args: first, last: only the calls of these steps, both included; last: None for no end.
     Errors: InvalidInput if there is no recording, or one cannot be read.
     """
     indexes = [path for path in sorted(directory.rglob(INDEX_FILE)) if not path.parent.name.endswith(".partial")]
@@ -90,7 +114,7 @@ def read_recordings(directory: Path, *, step: int | None = None) -> list[Recorde
     found: dict[tuple[int, int, int | None, int], tuple[Recording, RecordedCall, Path]] = {}
     for recording, folder in recordings:
         for call in recording.calls:
-            if step is None or call.step == step:
+            if call.step >= first and (last is None or call.step <= last):
                 found[recording.rank, call.step, call.update, call.chunk] = recording, call, folder
     return [
         RecordedTokens(
@@ -126,7 +150,11 @@ SIGNALS = ("kl_k1", "kl_k3", "prob_pearson", "abs_log_ratio_max")
 
 
 def print_replay(found: ReplayInfo, console: Console) -> None:
-    """Print the updates, whether the decisions are those of then, and the worst tokens."""
+    """Print the worst sequences, else the updates, whether the decisions are those of then, and the worst tokens."""
+    if found.sequences:
+        for line in _sequence_lines(found.sequences):
+            console.print(escape(line), highlight=False, soft_wrap=True)
+        return
     table = Table("step", "update", "sequences", "rejected", "pair", *SIGNALS)
     for update in found.updates:
         table.add_row(*_update_cells(update))
@@ -151,6 +179,20 @@ def _update_cells(update: ReplayedUpdateInfo) -> list[str]:
     ]
 
 
+def _sequence_lines(sequences: Sequence[RecordedSequenceInfo]) -> Iterator[str]:
+    """Yield each sequence with its place and its numbers, and its text, if that was recorded."""
+    for one in sequences:
+        update = "" if one.update is None else f", update {one.update}"
+        numbers = {"mean |d|": one.mean_abs_d, "reward": one.reward, "tokens": one.n_tokens}
+        known = ", ".join(f"{name} {value:.4g}" for name, value in numbers.items() if not math.isnan(value))
+        decided = "in the loss" if one.accepted else "rejected"
+        place = f"step {one.step}{update}, rank {one.rank}, chunk {one.chunk}, sequence {one.sequence}"
+        yield f"{place}: {known}, {decided}"
+        yield from (f"    {line}" for line in (one.text or "").splitlines())
+    if not all(one.text for one in sequences):
+        yield "The other texts are not recorded: TRMON_RECORD_TEXTS=1 keeps three of each call."
+
+
 def _worst_table(worst: Sequence[RecordedTokenInfo]) -> Table:
     names = ("rank", "step", "update", "chunk", "sequence", "position", "token_id")
     table = Table(*(name.replace("_", " ") for name in names), "rollout", "trainer", "d", "text")
@@ -168,7 +210,15 @@ def replay_command(
         Path, typer.Argument(metavar="DIR", help="A recording, or a folder with those of one run.", exists=True)
     ],
     step: Annotated[int | None, typer.Option(min=0, help="Only the calls of this step.")] = None,
+    first: Annotated[int, typer.Option("--from", min=0, help="The first step.")] = 0,
+    last: Annotated[int | None, typer.Option("--to", min=0, help="The last step.")] = None,
     worst: Annotated[int, typer.Option(min=0, help="How many of the worst tokens to name.")] = 20,
+    sequences: Annotated[
+        int, typer.Option(min=0, help="Show so many of the worst sequences instead, with their texts if recorded.")
+    ] = 0,
+    by: Annotated[
+        SequenceOrder, typer.Option(help="The worst sequences: drift, the least reward, or the most tokens.")
+    ] = SequenceOrder.DRIFT,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Compute the signals, decisions and worst tokens of a trainer's recording again.
@@ -176,7 +226,9 @@ def replay_command(
     Exits with 1 if a sequence was decided otherwise than recorded, 2 if the recording cannot be read.
     """
     with plain_errors(), unusable_input():
-        found = replay_info(replay_recording(read_recordings(directory, step=step), n_worst=worst))
+        first, last = (first, last) if step is None else (step, step)
+        replayed = replay_recording(read_recordings(directory, first=first, last=last), n_worst=worst)
+        found = replay_info(replayed, worst_sequences(replayed.updates, by=by, n=sequences))
         if as_json:
             typer.echo(msgspec.json.format(encode_answer(found)))
         else:

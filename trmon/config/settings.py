@@ -86,7 +86,8 @@ class Settings(BaseSettings):
         None, description="Redis that pushes change notices between processes; without it, they poll every second."
     )
     runbook_url: str | None = Field(
-        None, description="Where the runbooks of rules are; a rule's name is appended. Default: the service's own page."
+        None,
+        description="Where your own runbooks of rules are; a rule's name is appended. Default: that on the run's page.",
     )
     public_url: str | None = Field(
         None,
@@ -399,13 +400,6 @@ class Settings(BaseSettings):
         """The configured receivers."""
         enabled = (name for name, setting in RECEIVERS.items() if getattr(self, setting) is not None)
         return (*enabled, *self.apprise_urls)
-
-    @property
-    def runbooks(self) -> str | None:
-        """The address under which the runbooks of rules are; None without a public URL."""
-        if self.runbook_url is not None or self.public_url is None:
-            return self.runbook_url
-        return f"{self.public_url.rstrip('/')}/rules"
 
     @property
     def store_url(self) -> str:

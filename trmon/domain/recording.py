@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import Enum
 from typing import Any
 
 import numpy as np
@@ -138,6 +140,66 @@ class RecordedToken:
     chunk: int
     token: WorstToken
     text: str | None
+
+
+class SequenceOrder(Enum):
+    """Which recorded sequences are the worst: the mean |d| is largest, the reward least, or most tokens are in it."""
+
+    DRIFT = "drift"
+    REWARD = "reward"
+    LENGTH = "length"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedSequence:
+    """A sequence of a recording, the call that it is of, and its text, if that was recorded.
+
+    `mean_abs_d` is of the primary pair, in nats a token; it and `reward` are NaN where they are not known.
+    """
+
+    rank: int
+    step: int
+    update: int | None
+    chunk: int
+    sequence: int
+    n_tokens: int
+    reward: float
+    mean_abs_d: float
+    accepted: bool
+    text: str | None
+
+
+def worst_sequences(updates: Iterable[ReplayedUpdate], *, by: SequenceOrder, n: int) -> tuple[RecordedSequence, ...]:
+    """Return the worst sequences of updates, the worst first; those whose value is not known come last."""
+    keys: Mapping[SequenceOrder, Callable[[RecordedSequence], float]] = {
+        SequenceOrder.DRIFT: lambda one: -one.mean_abs_d,
+        SequenceOrder.REWARD: lambda one: one.reward,
+        SequenceOrder.LENGTH: lambda one: -one.n_tokens,
+    }
+    found = [one for update in updates for call in update.calls for one in _sequences(call)]
+    return tuple(sorted(found, key=lambda one: (math.isnan(keys[by](one)), keys[by](one)))[:n])
+
+
+def _sequences(call: ReplayedCall) -> Iterable[RecordedSequence]:
+    recorded, columns = call.recorded.call, call.columns
+    texts = {sample.sequence: sample.text for sample in recorded.texts}
+    unknown = np.full(columns.n_sequences, np.nan)
+    n_tokens = np.asarray(columns["n_tokens"])
+    sums = np.asarray(columns[f"{columns.primary}_sum_abs_d"]) if columns.primary else unknown
+    rewards = np.asarray(columns["reward"]) if "reward" in columns else unknown
+    for at in range(columns.n_sequences):
+        yield RecordedSequence(
+            rank=call.recorded.rank,
+            step=recorded.step,
+            update=recorded.update,
+            chunk=recorded.chunk,
+            sequence=at,
+            n_tokens=int(n_tokens[at]),
+            reward=float(rewards[at]),
+            mean_abs_d=float(sums[at] / n_tokens[at]) if n_tokens[at] else math.nan,
+            accepted=bool(call.accepted[at]),
+            text=texts.get(at),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -146,8 +146,11 @@ def _details(notification: Notification) -> Iterator[str]:
     is_still_ill = notification.is_firing or notification.is_end_with_run
     if is_still_ill and notification.cause is not None:
         yield from _cause_details(notification.cause, is_late=notification.is_firing and bool(notification.ended))
-    elif notification.is_firing and notification.runbook:
-        yield notification.runbook
+    elif notification.is_firing:
+        if notification.runbook:
+            yield notification.runbook
+        if notification.runbook_url is not None:
+            yield f"Runbook: {notification.runbook_url}"
 
 
 def _who(ack: Acknowledgement | None) -> Iterator[str]:

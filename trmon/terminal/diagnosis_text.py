@@ -11,7 +11,7 @@ from trmon.domain.collapse_risk.risk_reading import RiskLevel, risk_sentence
 from trmon.domain.findings.verdict import Word
 from trmon.domain.severity import Severity
 from trmon_client.api import DiagnosisInfo
-from trmon_client.api.diagnosis import FindingInfo, RemedyInfo, UnmeasuredInfo
+from trmon_client.api.diagnosis import AnswersInfo, FindingInfo, RemedyInfo, UnmeasuredInfo
 from trmon_client.core.signals.catalogue import signal_words
 
 MAX_OVER = 8
@@ -58,6 +58,13 @@ def diagnosis_lines(found: DiagnosisInfo) -> Iterator[str]:
         if words:
             yield f"{Word.OUTSIDE.value}: {', '.join(words)}"
     yield from remedy_lines(found.remedy)
+    yield from answers_lines(found.answers)
+
+
+def answers_lines(answers: AnswersInfo | None) -> Iterator[str]:
+    """Yield how to read the worst answers, and the command to paste."""
+    if answers is not None:
+        yield from (f"answers: {answers.words}", f"    {answers.command}")
 
 
 def finding_lines(standing: Sequence[FindingInfo], over: Sequence[FindingInfo], *, is_led: bool) -> Iterator[str]:

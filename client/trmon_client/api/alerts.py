@@ -13,7 +13,7 @@ from trmon_client.api.answers import (
     Severity,
     says,
 )
-from trmon_client.api.diagnosis import BehindInfo
+from trmon_client.api.diagnosis import BehindInfo, RunbookStageInfo
 
 INCIDENT = "incident"
 """The rule of the alert that carries a run's incident."""
@@ -233,6 +233,7 @@ class RuleInfo(AnswerInfo, frozen=True, kw_only=True):
     summary: str
     labels: dict[str, str]
     runbook: Annotated[str, says("What to do first; empty if the rule names nothing.")]
+    stages: Annotated[tuple[RunbookStageInfo, ...], says("Its runbook, without a run's values.")] = ()
     meaning: str
     is_finding: Annotated[bool, says("Whether it is a finding of the judge; its alerts join the run's incident.")]
     is_symptom: bool

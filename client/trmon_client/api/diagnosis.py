@@ -152,6 +152,32 @@ class RemedyInfo(AnswerInfo, frozen=True, kw_only=True):
     to_paste: Annotated[tuple[str, ...], says("The options as the framework writes them.")] = ()
 
 
+class AnswersInfo(AnswerInfo, frozen=True, kw_only=True):
+    """How to read the run's worst answers."""
+
+    words: str
+    command: Annotated[str, says("Shows them on the trainer's machine, or turns its recorder on.")]
+
+
+class RunbookStageInfo(AnswerInfo, frozen=True, kw_only=True):
+    """A stage of a runbook: confirm, rule out, mitigate or verify."""
+
+    stage: str
+    lines: tuple[str, ...]
+    options: Annotated[tuple[str, ...], says("Options to set, as the run's framework writes them.")] = ()
+    commands: Annotated[tuple[str, ...], says("Commands to paste; without a run, with names in their place.")]
+
+
+class RunbookInfo(AnswerInfo, frozen=True, kw_only=True):
+    """What to do about a run's problem, with its values: confirm, rule out, mitigate, verify."""
+
+    cause: Annotated[str, says("The finding or rule.")]
+    title: str
+    headline: Annotated[str, says("The verdict in one line.")]
+    stages: tuple[RunbookStageInfo, ...]
+    answers: AnswersInfo
+
+
 class CircumstanceInfo(AnswerInfo, frozen=True, kw_only=True):
     """A firing alert about the run itself rather than its signals, such as a stall or two trainers at once."""
 
@@ -192,5 +218,8 @@ class DiagnosisInfo(AnswerInfo, frozen=True, kw_only=True):
         tuple[CircumstanceInfo, ...],
         says("Firing alerts about the run itself: stalled, crashed, two trainers; empty for a log."),
     ] = ()
+    answers: Annotated[
+        AnswersInfo | None, says("How to read the worst answers; null where nothing is found, and for a log.")
+    ] = None
     has_ended: Annotated[bool, says("Whether the run has ended, so that the remedy is for the next one.")] = False
     framework: Annotated[str | None, says("The framework of the run's options or of a log's names.")] = None

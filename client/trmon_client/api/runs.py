@@ -29,6 +29,7 @@ class VerdictInfo(AnswerInfo, frozen=True, kw_only=True):
     why: str
     since_step: int | None
     todo: Annotated[str | None, says("The first thing to do; null if no action is needed.")]
+    cause: Annotated[str, says("The finding or rule that leads its problems; empty without any.")] = ""
     counts_as: Annotated[str, says("The words under which the run is counted, such as `needs you`, `to watch`.")] = ""
 
 

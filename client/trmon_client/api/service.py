@@ -16,7 +16,7 @@ from trmon_client.api.answers import ItemPage, decode_answer
 from trmon_client.api.batches import BatchInfo, SequencesInfo
 from trmon_client.api.budget import BudgetInfo
 from trmon_client.api.comparison import ComparisonInfo
-from trmon_client.api.diagnosis import DiagnosisInfo
+from trmon_client.api.diagnosis import DiagnosisInfo, RunbookInfo
 from trmon_client.api.errors import IncompatibleService, NotFoundError
 from trmon_client.api.policies import PolicyInfo, WhatIfInfo
 from trmon_client.api.runs import NoteInfo, RunDetails, RunInfo, RunStatus
@@ -93,6 +93,10 @@ class Service:
     def diagnosis(self, run: str) -> DiagnosisInfo:
         """Return what is wrong with a run, since when, and what to change; NotFoundError before its first step."""
         return self._read_run(run, DiagnosisInfo, "/diagnosis")
+
+    def runbook(self, run: str) -> RunbookInfo:
+        """Return what to do about the problem of a run, step by step; NotFoundError where it has none."""
+        return self._read_run(run, RunbookInfo, "/runbook")
 
     def budget(self, run: str) -> BudgetInfo:
         """Return which mismatch and lag a run can tolerate, the split of its drift, and the advice for its pipeline."""

@@ -157,6 +157,12 @@ class ClientSettings:
         return None if self.url is None else f"{self.url}/runs/{self.project}/{self.run}"
 
     @property
+    def record_facts(self) -> dict[str, Any]:
+        """What the service is told of the recorder; nothing while it is off."""
+        known = None if self.record_dir is None else str(self.record_dir.absolute())
+        return {} if known is None else {"record_dir": known, "record_steps": self.record_steps}
+
+    @property
     def run_spool_dir(self) -> Path:
         """The directory that holds the spools of this run's processes."""
         return self.spool_dir / self.project / self.run

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+import re
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
@@ -16,6 +17,33 @@ LABELS = ("advantages", "rewards", "group_ids", "versions", "truncated")
 TURN_IDS = "turn_ids"
 ARRAYS = (*POLICIES, "mask", *LABELS, TURN_IDS, "token_ids", "accepted")
 """The arrays of a call, by the names of `log_batch`, [B, T] or [B]; `accepted` is the decision on sequences."""
+
+RECORDED = "recorded"
+"""The beginning of the kind under which a trainer tells the service which steps it has written."""
+_RECORDED_TEXT = re.compile(r"steps (\d+) to (\d+) are recorded in (.*)", re.DOTALL)
+
+
+class RecordedSteps(NamedTuple):
+    """Which steps a trainer has written, and the folder of its run."""
+
+    first: int
+    last: int
+    folder: str
+
+    @property
+    def told(self) -> tuple[str, str]:
+        """The kind and the text that tell the service of them."""
+        return (
+            f"{RECORDED} {self.first}-{self.last}",
+            f"steps {self.first} to {self.last} are recorded in {self.folder}",
+        )
+
+    @staticmethod
+    def of(text: str) -> RecordedSteps | None:
+        """Return the steps that a text tells of; None if it is another one."""
+        found = _RECORDED_TEXT.fullmatch(text)
+        return None if found is None else RecordedSteps(int(found[1]), int(found[2]), found[3])
+
 
 SampleChoice = Literal["best", "worst", "random"]
 

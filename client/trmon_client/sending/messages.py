@@ -153,7 +153,7 @@ def start_message(settings: ClientSettings, ranks: Ranks, *, sequence: int) -> P
         lambda identity, _losses: wire.Start(
             **identity.origin(),
             sequence=sequence,
-            config={LAUNCH: launch_facts(), **settings.config},
+            config={LAUNCH: launch_facts() | settings.record_facts, **settings.config},
             owner=settings.owner,
             tags=list(settings.tags),
             mode=_mode(settings.mode),

@@ -131,6 +131,7 @@ class Notification(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     ack: Acknowledgement | None = None
     began_at: float | None = None
     picture: Picture | None = None
+    runbook_url: str | None = None
 
     @property
     def state(self) -> NotifiedState:
@@ -193,9 +194,15 @@ def build_notification(
 
 def step_url(run: Run, step: int, *, public_url: str | None) -> str | None:
     """Return the URL of a step on the run's page, or None if the service does not know its public URL."""
+    page = run_url(run, public_url=public_url)
+    return None if page is None else f"{page}?step={step}"
+
+
+def run_url(run: Run, *, public_url: str | None) -> str | None:
+    """Return the URL of a run's page, or None if the service does not know its public URL."""
     if public_url is None:
         return None
-    return f"{public_url.rstrip('/')}/runs/{quote(run.key.project, safe='')}/{quote(run.key.run, safe='')}?step={step}"
+    return f"{public_url.rstrip('/')}/runs/{quote(run.key.project, safe='')}/{quote(run.key.run, safe='')}"
 
 
 RULE = "notify_test"

@@ -12,6 +12,7 @@ from trmon.domain.alerts.notification import NotifiedCause, build_notification
 from trmon.domain.alerts.transitions import Transition
 from trmon.domain.batches.batch import BatchRow, DecisionRow
 from trmon.domain.findings.remedies import remedy_of
+from trmon.domain.health.problems import cause_of
 from trmon.domain.incidents.incident import Incident
 from trmon.domain.pipeline.draft import ClosingRow
 from trmon.domain.pipeline.run_update import Event
@@ -37,6 +38,7 @@ def transition_deliveries(transition: Transition, context: PassContext) -> tuple
     notification = build_notification(
         alert, event, reason=transition.reason, run=context.run, public_url=context.public_url
     )
+    notification = structs.replace(notification, runbook_url=context.runbook_url(cause_of(alert)))
     if alert.is_incident:
         notification = structs.replace(notification, cause=_cause(alert, context), ended=alert.run_ended)
     # Resolved alerts go to all receivers, because the owner may have changed; muting drops those never notified.

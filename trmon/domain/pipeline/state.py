@@ -10,6 +10,7 @@ import msgspec
 from msgspec import structs
 
 from trmon.domain.alerts.alert import Alert, AlertState
+from trmon.domain.alerts.notification import run_url
 from trmon.domain.alerts.transitions import QUIET, AlertTrack
 from trmon.domain.findings.judge import JudgeState
 from trmon.domain.identity import BatchKey
@@ -176,8 +177,11 @@ class PassContext:
     runbook_base_url: str | None = None
 
     def runbook_url(self, rule: str) -> str | None:
-        """Return the address of a rule's runbook, or None if it has none."""
-        return None if self.runbook_base_url is None else f"{self.runbook_base_url.rstrip('/')}/{rule}"
+        """Return the address of a runbook: the user's own one of the rule, else the run's with its values."""
+        if self.runbook_base_url is not None:
+            return f"{self.runbook_base_url.rstrip('/')}/{rule}"
+        page = run_url(self.run, public_url=self.public_url)
+        return None if page is None else f"{page}#runbook"
 
     def rule(self, name: str) -> Rule | None:
         """Return a rule by its name, or None."""

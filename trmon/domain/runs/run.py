@@ -14,6 +14,7 @@ from trmon.domain.errors import InvalidInput
 from trmon.domain.identity import RunKey
 from trmon.domain.runs.attempts import Resolution
 from trmon_client.core import wire
+from trmon_client.core.recording_format import RECORDED, RecordedSteps
 from trmon_client.core.wire.messages import decodable
 
 MAX_WARNINGS = 16
@@ -123,6 +124,17 @@ class Run:
     archived: bool = False
     ending: RunEnding | None = None
     warnings: tuple[RunWarning, ...] = ()
+
+    @property
+    def mistakes(self) -> tuple[RunWarning, ...]:
+        """The warnings about mistakes in the trainer's calls."""
+        return tuple(one for one in self.warnings if not one.kind.startswith(RECORDED))
+
+    @property
+    def recorded(self) -> tuple[RecordedSteps, ...]:
+        """The steps that the trainer's recorder has written, in the order in which it told of them."""
+        told = (RecordedSteps.of(one.text) for one in self.warnings if one.kind.startswith(RECORDED))
+        return tuple(steps for steps in told if steps is not None)
 
     @property
     def end_phrase(self) -> str | None:

@@ -41,7 +41,7 @@ export class AlertRow {
     refill(this.element, row, this.#past && h("tr", {}, h("td", { colspan: 6 }, this.#past)));
   }
 
-  #what({ project, run: name, owner, title, members, labels, summary, runbook, ack, silenced }) {
+  #what({ project, run: name, state, owner, title, members, labels, summary, runbook, ack, silenced }) {
     const good = labels.last_good_step;
     const symptoms = members.filter(({ rule }) => rule !== labels.cause);
     const joined = members.map((one) =>
@@ -59,6 +59,7 @@ export class AlertRow {
         h("summary", {}, symptoms.length ? plural(symptoms.length, "symptom") : "Details"),
         h("p", {}, summary.replace(`${project}/${name}: `, "")),
         runbook && h("p", { class: "quiet" }, runbook),
+        state === "firing" && h("p", {}, h("a", { class: "link", href: `${runPath(project, name)}#runbook` }, "Runbook of this run")),
         joined.length > 0 && h("ul", { class: "quiet", "aria-label": "Alerts in this incident" }, joined),
       ),
       ack && h("div", { class: "quiet" }, `Acknowledged by ${ack.author} ${ago(ack.at)}${ack.note ? `: ${ack.note}` : ""}`),

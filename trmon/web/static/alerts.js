@@ -8,6 +8,7 @@ import { action, h, isShortcut, moving, refill } from "./dom.js";
 import { claim } from "./freshness.js";
 import { place, Selection } from "./lists.js";
 import { unsentLine } from "./receivers.js";
+import { coded, stageList } from "./runbook.js";
 import { clock, now, plural, span, step } from "./words.js";
 
 const REFRESH_MS = 2000;
@@ -248,11 +249,11 @@ export async function mountRule(stage, { live, parameters: [name] }) {
       "section",
       { class: "card stack rule" },
       h("p", {}, rule.meaning || rule.summary),
-      h("h2", {}, "What to do"),
-      h("p", { class: "strong" }, rule.runbook || "The rule names nothing to do."),
+      h("h2", {}, "Runbook"),
+      stageList(rule.stages, "h3"),
       h("h2", {}, "When it fires"),
-      list(rule.fires_when.map(({ words, depth }) => h("li", { class: `deep-${Math.min(depth, 3)}` }, code(words)))),
-      list(rule.terms.map((term) => h("li", {}, code(term)))),
+      list(rule.fires_when.map(({ words, depth }) => h("li", { class: `deep-${Math.min(depth, 3)}` }, coded(words)))),
+      list(rule.terms.map((term) => h("li", {}, coded(term)))),
     ),
     trial.element,
   );
@@ -264,6 +265,3 @@ export async function mountRule(stage, { live, parameters: [name] }) {
 }
 
 const list = (items) => h("ul", {}, items);
-
-/** Names of signals between backquotes, as code. */
-const code = (text) => text.split("`").map((part, i) => (i % 2 ? h("code", {}, part) : part));

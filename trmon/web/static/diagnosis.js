@@ -4,6 +4,7 @@ import { dialogs, get, leading } from "./api.js";
 import { action, copyButton, fill, h, refill } from "./dom.js";
 import { leadOf, storyOf } from "./findings.js";
 import { fresh } from "./freshness.js";
+import { answersLine, Runbook } from "./runbook.js";
 import { Timeline } from "./timeline.js";
 import { ago, capital, clock, now, number, percent, plural, span, step, verdictWords } from "./words.js";
 
@@ -25,6 +26,7 @@ export class DiagnosisCard {
     this.timeline = new Timeline(chartData, open);
     this.tick = () => this.#tick();
     fresh.addEventListener("change", this.tick);
+    this.runbook = new Runbook(chartData.path);
   }
 
   /** Show the facts, unless they are unchanged; the time at which the run broke is shown once it is read. */
@@ -62,6 +64,7 @@ export class DiagnosisCard {
   }
 
   #update(facts, story) {
+    this.runbook.show(facts);
     const said = JSON.stringify([facts.judged.verdict, facts.diagnosis, facts.alerts]);
     if (this.#said === said) return;
     this.#said = said;
@@ -84,7 +87,7 @@ export class DiagnosisCard {
       riskLine(facts),
       diagnosis && cause(diagnosis, facts.judged.verdict),
       story && h("p", {}, storyLine(story, { open: this.open, when: this.#when })),
-      diagnosis && [toDo(diagnosis), beside(diagnosis)],
+      diagnosis && [toDo(diagnosis), beside(diagnosis), answersLine(diagnosis.answers)],
       also(facts),
       actions(facts, this.again),
     ];
@@ -95,6 +98,7 @@ export class DiagnosisCard {
         { class: "card diagnosis", "data-kind": facts.judged.verdict.kind },
         h("div", { class: "stack" }, words),
         story && h("div", { class: "stack" }, this.timeline.element),
+        this.runbook.element,
       ),
     );
   }
