@@ -46,3 +46,10 @@ def test_a_clause_without_a_real_example_says_so() -> None:
     known = CLAUSES["reward_collapse.fall"]
     assert seen_words(replace(known, seen=(3, 1))) == "right on 3, wrong on 1 real runs"
     assert seen_words(replace(known, seen=None)) == NO_EXAMPLE
+
+
+@pytest.mark.parametrize("finding", ["not_a_number", "no_learning_signal"])
+def test_a_clause_that_knows_what_is_wrong_says_it_without_the_alternatives(finding: str) -> None:
+    spec = builtin_catalogue().by_id[finding]
+    assert " or " in spec.meaning
+    assert [clause.id for clause in spec.clauses if " or " in clause.meaning] == []
