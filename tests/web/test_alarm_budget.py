@@ -73,10 +73,14 @@ def test_a_rule_over_states_has_no_limit_to_try(budgeted: ThreadedService, visit
 
 @pytest.mark.parametrize("path", ["/alerts", "/rules/stale_rollouts?tune"])
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_axe_finds_nothing(budgeted: ThreadedService, visiting: Visiting, path: str, theme: str) -> None:
+def test_axe_finds_nothing_on_a_phone_and_the_page_is_not_wider(
+    budgeted: ThreadedService, visiting: Visiting, path: str, theme: str
+) -> None:
     page = visiting(budgeted.url, size=PHONE, theme=theme).go(path)
     if path == "/alerts":
         page.get_by_text("Alarm budget").click()
+        expect(page.get_by_role("link", name="Tune stale rollouts")).to_be_attached()
     else:
         expect(page.get_by_text("Over 2 runs.")).to_be_visible()
     assert violations(page) == []
+    assert page.evaluate("document.documentElement.scrollWidth") <= PHONE[0]
