@@ -83,10 +83,8 @@ def test_no_two_runs_are_shown_alike_at_any_width_and_titles_have_the_full_names
         page.set_viewport_size({"width": width, "height": 1000})
         cells = page.locator('tbody td[data-name="run"] .oneline')
         expect(cells).to_have_count(len(LONG))
-        page.wait_for_timeout(100)
-        assert (
-            page.locator("a.run").evaluate_all("(all) => all.filter((a) => a.scrollWidth > a.clientWidth + 1).length")
-            == 0
+        page.wait_for_function(
+            "() => [...document.querySelectorAll('a.run')].every((one) => one.scrollWidth <= one.clientWidth + 1)"
         )
         shown = cells.evaluate_all("(all) => all.map((one) => [one.innerText, one.title])")
         assert {title for _, title in shown} == {f"{project} / {run}" for project, run in LONG}
