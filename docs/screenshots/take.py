@@ -26,7 +26,7 @@ HERE = Path(__file__).parent
 FLEET = runpy.run_path(str(HERE / "fleet.py"), run_name="fleet")
 PROJECT, STALE, SILENT = FLEET["PROJECT"], FLEET["STALE"].name, FLEET["SILENT"]
 STALL_SECONDS = 15.0
-WIDE = (1360, 860)
+WIDE, TWO_PANES = (1360, 860), (1920, 1000)
 PUBLIC = "http://127.0.0.1:8642"
 DRAWN_MS = 2500
 """Charts are drawn after the words, and the heat map after the charts."""
@@ -48,6 +48,11 @@ def main() -> None:
             for size, word in ((WIDE, "wide"), (PHONE, "phone")):
                 for theme in ("light", "dark"):
                     _take(browser, client, size=size, theme=theme, word=word)
+            tab = visit(browser, service.url, size=TWO_PANES)
+            page = tab.go("/")
+            page.wait_for_timeout(DRAWN_MS)
+            _write(HERE / "panes-light-wide.png", page.screenshot())
+            leave(tab)
             _take_on_call(browser, service.url, mailbox)
         fleet.end()
         service.stop()
