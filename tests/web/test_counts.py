@@ -116,6 +116,15 @@ def test_every_surface_names_the_step_at_which_the_illness_began(told: Told, vis
     expect(page.get_by_label("Diagnosis").first).to_contain_text("Began at step 61")
 
 
+def test_a_run_that_ended_with_a_warning_looks_like_one_to_watch(told: Told, visiting: Visiting) -> None:
+    def background(run: str) -> str:
+        card = visiting(told[0].url).go(f"/runs/{PROJECT}/{run}").get_by_label("Diagnosis").locator(".card")
+        colour: str = card.evaluate("card => getComputedStyle(card).backgroundColor")
+        return colour
+
+    assert background(ENDED_WARNED) == background(WARNED) != background(WELL)
+
+
 def fleet(client: httpx.Client) -> list[dict[str, Any]]:
     return list(client.get("/api/v1/fleet", params={"project": PROJECT}).json()["items"])
 

@@ -111,7 +111,7 @@ _COMMANDS = {
     "token": ("token:token", "Create, list, rotate and revoke API tokens."),
     "quota": ("quota:quota", "Limit what projects store and send."),
     "notify": ("alerts:notify", "Test the receivers of alerts."),
-    "rules": ("alerts:rules", "Check and test alert rules."),
+    "rules": ("alerts:rules", "Check and test alert rules, and count their messages."),
     "grafana": ("grafana:grafana", "Push the dashboards to a Grafana."),
 }
 COMMANDS = {name: CommandEntry(f"trmon.cli.{target}", summary) for name, (target, summary) in _COMMANDS.items()}

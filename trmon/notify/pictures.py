@@ -22,6 +22,7 @@ from trmon.domain.findings.story import Story, Strip, story_of
 from trmon.domain.severity import Severity
 from trmon.store import Store
 from trmon.store.repositories.signals import SignalSeries
+from trmon_client.core.wire.messages import decodable
 
 if TYPE_CHECKING:
     from PIL.ImageDraw import ImageDraw
@@ -33,6 +34,7 @@ CACHED = 32
 POINTS = 240
 
 
+@decodable
 class Signed(msgspec.Struct, frozen=True, array_like=True):
     """A story behind a link, and when the link expires."""
 

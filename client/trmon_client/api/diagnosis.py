@@ -157,6 +157,7 @@ class AnswersInfo(AnswerInfo, frozen=True, kw_only=True):
 
     words: str
     command: Annotated[str, says("Shows them on the trainer's machine, or turns its recorder on.")]
+    are_recorded: Annotated[bool, says("Whether the recorder runs.")] = False
 
 
 class RunbookStageInfo(AnswerInfo, frozen=True, kw_only=True):

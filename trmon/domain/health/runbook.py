@@ -60,6 +60,7 @@ class Answers:
 
     words: str
     command: str
+    are_recorded: bool
 
 
 @decodable
@@ -298,12 +299,12 @@ def answers_of(run: Run, *, cause: str, sends_tokens: bool) -> Answers:
         values = {"first": str(kept.first), "last": str(kept.last), "host": where}
         command = book.commands["kept_answers"][0]
         words = book.answers["kept"].format(**values)
-        return Answers(
-            words=words, command=command.format(folder=shlex.quote(kept.folder), worst_by=entry.worst_by, **values)
-        )
+        command = command.format(folder=shlex.quote(kept.folder), worst_by=entry.worst_by, **values)
+        return Answers(words=words, command=command, are_recorded=True)
     if isinstance(launch, Mapping) and folder:
         of_run = f"{str(folder).rstrip('/')}/{run.key.project}/{run.key.run}"
         words = book.answers["running"].format(steps=launch.get("record_steps", "newest"), host=where)
         command = book.commands["answers"][0].format(folder=shlex.quote(of_run), worst_by=entry.worst_by)
-        return Answers(words=words, command=command)
-    return Answers(words=book.answers["unrecorded" if sends_tokens else "scalars"], command=book.commands["record"][0])
+        return Answers(words=words, command=command, are_recorded=True)
+    words = book.answers["unrecorded" if sends_tokens else "scalars"]
+    return Answers(words=words, command=book.commands["record"][0], are_recorded=False)

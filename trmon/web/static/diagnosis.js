@@ -87,7 +87,8 @@ export class DiagnosisCard {
       riskLine(facts),
       diagnosis && cause(diagnosis, facts.judged.verdict),
       story && h("p", {}, storyLine(story, { open: this.open, when: this.#when })),
-      diagnosis && [toDo(diagnosis), beside(diagnosis), answersLine(diagnosis.answers)],
+      diagnosis && [toDo(diagnosis), beside(diagnosis)],
+      answersLine(diagnosis?.answers),
       also(facts),
       actions(facts, this.again),
     ];
@@ -95,7 +96,7 @@ export class DiagnosisCard {
       this.element,
       h(
         "div",
-        { class: "card diagnosis", "data-kind": facts.judged.verdict.kind },
+        { class: "card diagnosis", "data-kind": facts.judged.verdict.kind, "data-since": facts.judged.verdict.since_step },
         h("div", { class: "stack" }, words),
         story && h("div", { class: "stack" }, this.timeline.element),
         this.runbook.element,

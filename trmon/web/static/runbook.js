@@ -52,12 +52,14 @@ export const stageList = (stages, level) =>
     ),
   );
 
-/** How to read the worst answers of a run, with the command. */
-export const answersLine = (answers) =>
-  answers && [
-    h("p", {}, h("span", { class: "strong" }, "Answers: "), answers.words),
-    toPaste(answers.command, "Copy the command for the answers"),
-  ];
+/** How to read the worst answers of a run, with the command; folded where they are not recorded. */
+export function answersLine(answers) {
+  if (!answers) return null;
+  const command = toPaste(answers.command, "Copy the command for the answers");
+  if (answers.are_recorded) return [h("p", {}, h("span", { class: "strong" }, "Answers: "), answers.words), command];
+  const summary = h("summary", { class: "quiet" }, "Answers: not recorded");
+  return h("details", { "data-name": "answers" }, summary, h("p", {}, answers.words), command);
+}
 
 const toPaste = (text, label) =>
   h("div", { class: "paste" }, h("pre", { class: "config" }, text), copyButton("Copy", () => text, { "aria-label": label }));

@@ -86,9 +86,11 @@ export class Timeline {
 
 const heightOf = (names) => LABELS + names.length * (GAP + STRIP) + FOOT;
 
-function marks({ began, rewardFell }) {
+/** Where the illness began, and later where the reward fell or, if it did not, where the illness was found. */
+function marks({ began, found, rewardFell }) {
   const fell = rewardFell !== null && rewardFell > began && { at: rewardFell, text: "reward fell", kind: "fell" };
-  return [{ at: began, text: "began", kind: "began" }, fell].filter(Boolean);
+  const later = fell || (found > began && { at: found, text: "found", kind: "fell" });
+  return [{ at: began, text: "began", kind: "began" }, later].filter(Boolean);
 }
 
 const labelOf = ({ at, text }) => `${text} ${step(at)}`;
