@@ -247,7 +247,12 @@ def test_a_verdict_has_its_cause_its_steps_and_the_state_of_its_incident() -> No
     ):
         found = samples(an_exposition().text([view_of(1)], project=None, verdicts={1: judged}))
         [labels] = found["trmon_run_verdict"]
-        assert dict(labels) == dict(run) | {"verdict": "watch", "need": "soon", "cause": "engine_mismatch"}
+        assert dict(labels) == dict(run) | {
+            "verdict": "watch",
+            "need": "soon",
+            "cause": "engine_mismatch",
+            "counts_as": "to watch",
+        }
         assert (found["trmon_run_since_step"], found["trmon_run_last_good_step"]) == ({run: 40.0}, {run: 39.0})
         [labels] = found["trmon_incident_state"]
         assert dict(labels) == dict(run) | {"severity": "warn", "state": state}

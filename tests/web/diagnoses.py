@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from trmon.domain.findings.judge import Evidence
+from trmon.domain.findings.verdict import PREDICTION
 from trmon_client.api.answers import convert_answer, encode_answer
 from trmon_client.api.diagnosis import DiagnosisInfo, FindingInfo
 
@@ -38,6 +40,9 @@ def evidence(measure: str, signal: str, *, value: float, limit: float, now: floa
         "side": ">",
         "limit": limit,
         "now": newest,
+        "is_on_scale": Evidence(
+            measure=measure, signal=signal, value=value, side=">", limit=limit, now=newest
+        ).is_on_scale,
     }
 
 
@@ -51,7 +56,11 @@ def diagnosis(*findings: dict[str, Any], **given: Any) -> dict[str, Any]:
     lead = findings[0] if findings else {"since_step": None, "last_good_step": None}
     known = {"word": "finding" if findings else "healthy", "remedy": None, "findings": findings}
     since = {"since_step": lead["since_step"], "last_good_step": lead["last_good_step"]}
-    return _answer(NOTHING | known | since | given, DiagnosisInfo)
+    fields = NOTHING | known | since | given
+    if findings and fields["word"] == "finding" and lead["finding"] != PREDICTION:
+        good = fields["since_step"] if fields["last_good_step"] is None else fields["last_good_step"]
+        fields["interval"] = (good, lead["found_step"])
+    return _answer(fields, DiagnosisInfo)
 
 
 def _answer(fields: dict[str, Any], kind: type[Any]) -> dict[str, Any]:

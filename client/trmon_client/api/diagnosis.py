@@ -85,6 +85,7 @@ class EvidenceInfo(AnswerInfo, frozen=True, kw_only=True):
     limit: float
     then: Annotated[float | None, says("The signal before the finding began; null if it is not known.")] = None
     now: Annotated[float | None, says("The signal's newest value.")] = None
+    is_on_scale: Annotated[bool, says("Whether it is of the signal itself, not of its growth or distance.")] = False
 
 
 class FindingInfo(AnswerInfo, frozen=True, kw_only=True):
@@ -203,6 +204,9 @@ class DiagnosisInfo(AnswerInfo, frozen=True, kw_only=True):
         int | None, says("The last good step before the illness; null without one, or if it is not known.")
     ] = None
     last_good_attempt: int | None = None
+    interval: Annotated[
+        tuple[int, int] | None, says("The steps in which the run broke; null without a finding, or one that predicts.")
+    ] = None
     findings: Annotated[tuple[FindingInfo, ...], says("The findings that stand, the one that leads first.")]
     over: Annotated[tuple[FindingInfo, ...], says("The findings that have ended.")]
     outside: Annotated[tuple[OutOfRangeInfo, ...], says("The signals outside their healthy ranges.")]

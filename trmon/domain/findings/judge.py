@@ -50,6 +50,10 @@ class ClauseMemory(msgspec.Struct, frozen=True, array_like=True, gc=False):
     guarded: int = -1
 
 
+SMOOTHED = ("mean", "average")
+"""Transforms of a signal that keep its units."""
+
+
 class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     """A comparison that holds: its measure of a signal with the limit, and the signal before the onset and now."""
 
@@ -60,6 +64,12 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     limit: float
     then: float | None = None
     now: float | None = None
+
+    @property
+    def is_on_scale(self) -> bool:
+        """Whether the comparison is of the signal itself, rather than of its growth or distance."""
+        _, _, transform = self.measure.partition(".")
+        return transform in SMOOTHED if transform else self.value == self.now
 
 
 class Spell(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,13 +6,10 @@ from collections.abc import Collection
 
 import msgspec
 
-from trmon.domain.findings.judge import Evidence
-from trmon.domain.findings.verdict import PREDICTION, Found, Judgement
+from trmon.domain.findings.verdict import Found, Judgement
 from trmon.domain.severity import Severity
 
 REWARD = "reward_mean"
-SMOOTHED = ("mean", "average")
-"""Transforms of a signal that keep its units."""
 
 
 class Strip(msgspec.Struct, frozen=True, array_like=True):
@@ -40,15 +37,12 @@ def story_of(judgement: Judgement, *, run_id: int, title: str, signals: Collecti
 
     None without a finding, where one only predicts, and without a signal.
     """
-    lead, since = judgement.lead, judgement.since
-    if lead is None or since is None or lead.finding == PREDICTION:
+    lead, since, interval = judgement.lead, judgement.since, judgement.interval
+    if lead is None or since is None or interval is None:
         return None
     named = (lead.chart, *(one.signal for one in lead.evidence))
     evidence = next((name for name in named if name in signals and name != REWARD), None)
     shown = [name for name in (REWARD, evidence) if name is not None and name in signals]
-    # The last good step may be an earlier attempt's.
-    last_good = None if judgement.last_good is None else judgement.last_good.step
-    start = last_good if last_good is not None and last_good < since.step else since.step
     if not shown:
         return None
     return Story(
@@ -57,17 +51,11 @@ def story_of(judgement: Judgement, *, run_id: int, title: str, signals: Collecti
         title=title,
         severity=lead.severity,
         strips=tuple(Strip(name, _limits(lead, name)) for name in shown),
-        interval=(start, lead.found.step),
+        interval=interval,
         began=since.step,
         step=judgement.place.step,
     )
 
 
 def _limits(found: Found, signal: str) -> tuple[float, ...]:
-    return tuple(dict.fromkeys(one.limit for one in found.evidence if one.signal == signal and _is_on_scale(one)))
-
-
-def _is_on_scale(evidence: Evidence) -> bool:
-    """Return whether a comparison is of the signal itself, rather than of its growth or distance."""
-    _, _, transform = evidence.measure.partition(".")
-    return transform in SMOOTHED if transform else evidence.value == evidence.now
+    return tuple(dict.fromkeys(one.limit for one in found.evidence if one.signal == signal and one.is_on_scale))

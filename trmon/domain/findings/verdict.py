@@ -128,6 +128,15 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
         return self.findings[0] if self.findings and self.word is Word.FINDING else None
 
     @property
+    def interval(self) -> tuple[int, int] | None:
+        """The steps in which the run broke, to that of the finding; None without one, or where it only predicts."""
+        if self.lead is None or self.since is None or self.lead.finding == PREDICTION:
+            return None
+        # The last good step may be an earlier attempt's.
+        good = self.since.step if self.last_good is None else self.last_good.step
+        return min(good, self.since.step), self.lead.found.step
+
+    @property
     def ends_ill(self) -> bool:
         """Whether a run that ends here has ended ill: with a page or a fallen reward, and not at its top."""
         worst = any(one.severity is Severity.PAGE or one.finding in REWARD_FINDINGS for one in self.findings)

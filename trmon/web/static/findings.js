@@ -1,9 +1,7 @@
 // What a diagnosis means for the charts: the finding that leads, the steps in which the run broke, the signals that are
 // evidence, and the limits that they crossed.
 
-const PREDICTION = "collapse_risk"; // Nothing has broken yet.
 const REWARD = ["reward_collapse", "reward_decline"];
-const SMOOTHED = ["mean", "average"]; // Of a signal, in its units.
 
 /** Return the finding that leads; null where none that counts stands. */
 export const leadOf = (diagnosis) => (diagnosis?.word === "finding" ? diagnosis.findings[0] : null);
@@ -11,17 +9,15 @@ export const leadOf = (diagnosis) => (diagnosis?.word === "finding" ? diagnosis.
 /** Return the facts of a standing illness, or null without one, as where a collapse is only predicted. */
 export function storyOf({ diagnosis }) {
   const lead = leadOf(diagnosis);
-  const began = diagnosis?.since_step ?? null;
-  if (!lead || began === null || lead.finding === PREDICTION) return null;
-  const good = diagnosis.last_good_step;
+  if (!diagnosis?.interval) return null;
   const fell = diagnosis.findings.find((one) => REWARD.includes(one.finding));
   return {
-    began,
+    began: diagnosis.since_step,
     found: lead.found_step,
     beyond: lead.beyond_step,
-    interval: [good !== null && good < began ? good : began, lead.found_step], // The last good one may be an earlier attempt's.
+    interval: diagnosis.interval,
     fromStart: lead.from_start,
-    lastGood: good,
+    lastGood: diagnosis.last_good_step,
     rewardFell: fell && fell !== lead ? fell.since_step : null,
     lead,
   };
@@ -46,14 +42,8 @@ export function evidenceOf(diagnosis, leadKind) {
 export function limitsOf(diagnosis, names) {
   const limits = (diagnosis?.findings ?? []).flatMap(({ severity, evidence }) =>
     evidence
-      .filter((item) => names.includes(item.signal) && isOnScale(item))
+      .filter((item) => names.includes(item.signal) && item.is_on_scale)
       .map(({ limit: at }) => ({ at, kind: kindOf(severity) })),
   );
   return limits.filter(({ at }, i) => limits.findIndex((other) => other.at === at) === i);
-}
-
-/** Whether a comparison is of the signal itself, rather than of its growth or distance. */
-function isOnScale({ measure, value, now }) {
-  const transform = measure.split(".")[1];
-  return transform ? SMOOTHED.includes(transform) : value === now;
 }
