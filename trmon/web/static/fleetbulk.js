@@ -122,7 +122,8 @@ export class BulkBar extends SelectionBar {
     await Promise.all(Array.from({ length: AT_ONCE }, work));
     this.#working = null;
     const failed = [...failures.values()].flat();
-    const reasons = [...failures].map(([reason, keys]) => `${keys.join(", ")}: ${reason}`);
+    const inOrder = (keys) => runs.map(keyOf).filter((key) => keys.includes(key));
+    const reasons = [...failures].map(([reason, keys]) => `${inOrder(keys).join(", ")}: ${reason}`);
     this.tell(failed.length ? this.outcome(changes.size, runs.length, did, reasons) : null);
     this.draw();
     if (failed.length) this.selection.set(failed);
