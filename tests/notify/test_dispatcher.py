@@ -18,12 +18,14 @@ from tests.fixtures.waiting import eventually
 from tests.notify.posting import DELIVERED, ScriptedReceiver, put
 from tests.store.builders import alert, append, commit, start_intake
 from trmon.domain.access import EVERYTHING
-from trmon.domain.alerts.alert import Acknowledgement, Alert, AlertState
+from trmon.domain.alerts.alert import ENDED_LABEL, INCIDENT_RULE, Acknowledgement, Alert, AlertState
 from trmon.domain.alerts.delivery import Delivery, DeliveryState, RetryPolicy, Routes
 from trmon.domain.alerts.muting import LATE_SECONDS, DeliveryUpdate, MuteReason
 from trmon.domain.alerts.notification import Notification
 from trmon.domain.errors import NotReady
 from trmon.domain.ownership import Fences, Ownership
+from trmon.domain.runs.run import RunState
+from trmon.domain.severity import Severity
 from trmon.notify.dispatcher import MAX_DUE, DeliveryPolicy, Dispatcher
 from trmon.notify.receiver import DeliveryOutcome, DeliveryResult, Receiver
 from trmon.store import Store
@@ -213,6 +215,25 @@ def test_the_end_is_delivered_if_the_process_ended_before_it_recorded_that_the_s
     notify(store, set_alert(store, replace(firing, state=AlertState.RESOLVED)))
     start({"webhook": receiver})
     wait_for_states(store, delivered=1, muted=1)
+    assert receiver.keys == ["firing", "resolved"]
+
+
+def test_how_a_run_ends_is_told_if_its_incident_was_being_sent_when_it_finished(
+    store: Store, start: Start, firing: Alert
+) -> None:
+    incident = set_alert(store, replace(firing, rule=INCIDENT_RULE, severity=Severity.WARN))
+    notify(store, incident)
+    hold = threading.Event()
+    receiver = ScriptedReceiver(DELIVERED, hold=hold)
+    start({"webhook": receiver})
+    eventually(lambda: receiver.keys)
+    try:
+        commit(store, incident.run_id, state=RunState.FINISHED)
+        over = replace(incident, state=AlertState.RESOLVED, labels={ENDED_LABEL: "finished with an open warning"})
+        notify(store, set_alert(store, over))
+    finally:
+        hold.set()
+    wait_for_states(store, delivered=2)
     assert receiver.keys == ["firing", "resolved"]
 
 

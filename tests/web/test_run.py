@@ -98,7 +98,8 @@ def test_a_click_on_a_chart_opens_the_sequences_of_its_step(reading: Reading) ->
 def test_a_healthy_run_says_so_with_its_reward_and_nothing_more(reading: Reading) -> None:
     card = reading("/runs/math/healthy-8b").page.get_by_label("Diagnosis")
     expect(card).to_have_text(
-        re.compile(r"^Healthy: reward 0\.\d+ to 0\.\d+Judged to step 19 of 19, \d+ \w+ agoCopy link$")
+        re.compile(r"^Healthy: reward 0\.\d+ to 0\.\d+\s*Judged to step 19 of 19, \d+ \w+ ago\s*Copy link$"),
+        use_inner_text=True,
     )
 
 

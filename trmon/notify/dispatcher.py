@@ -6,7 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import Lock
 
 import structlog
@@ -113,7 +113,9 @@ class DeliveryAttempt:
         ]
         outgoing = [one for one in prepared if isinstance(one, OutgoingNotification)]
         muted = [one for one in prepared if isinstance(one, DeliveryUpdate)]
-        return muted + (self._send(outgoing, receiver, claim) if outgoing else [])
+        sent = self._send(outgoing, receiver, claim, written_at=now) if outgoing else []
+        # What a message says is of this time: how its run ends, if that came while it was sent, is still to be told.
+        return muted + [replace(update, tried_at=now) for update in sent]
 
     def updates_after_failure(self, deliveries: Sequence[Delivery], result: DeliveryResult) -> list[DeliveryUpdate]:
         """Return the updates after a failed attempt; deliveries that fail together are due again together."""
@@ -177,11 +179,11 @@ class DeliveryAttempt:
         return structs.replace(notification, began_at=began_at, picture=picture)
 
     def _send(
-        self, outgoing: Sequence[OutgoingNotification], receiver: Receiver, claim: Fences | None
+        self, outgoing: Sequence[OutgoingNotification], receiver: Receiver, claim: Fences | None, *, written_at: float
     ) -> list[DeliveryUpdate]:
         deliveries = [one.delivery for one in outgoing]
         try:  # the attempt first: the alert's end is then sent even if this process ends before it records the result
-            self._outbox.mark_tried([delivery.id for delivery in deliveries], now=time.time(), fences=claim)
+            self._outbox.mark_tried([delivery.id for delivery in deliveries], now=written_at, fences=claim)
         except Fenced:
             raise
         except Exception as error:  # noqa: BLE001 - the edge of a write that may fail: the notification goes out
