@@ -24,6 +24,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.load.filling import write_steps
+from benchmarks.load.processes import cpu_seconds
 from tests.fixtures.browser import Visit, chromium, leave, visit
 from tests.fixtures.databases import open_migrated_store
 from tests.fixtures.service import ServiceProcess
@@ -119,12 +120,12 @@ def _timed(browser: Browser, service: ServiceProcess, path: str, ready: str) -> 
 
 
 def _wait_until_idle(service: ServiceProcess) -> None:
-    stat = Path(f"/proc/{service.process.pid}/stat")
+    """Wait until the service and its worker, which loads every run, rest."""
     used, before = 0.0, -math.inf
     while used - before > REST_SHARE:
         before = used
         time.sleep(1.0)
-        used = sum(map(int, stat.read_text().rpartition(")")[2].split()[11:13])) / os.sysconf("SC_CLK_TCK")
+        used = cpu_seconds([service.process.pid])
 
 
 def _scrolling(browser: Browser, service: ServiceProcess) -> tuple[str, ...]:
