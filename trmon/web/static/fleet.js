@@ -50,6 +50,7 @@ class Fleet {
   isFramed = false;
   names = new RunNames();
   #room = Infinity;
+  #lines = [];
   #turned = new Set();
   #loading = null;
 
@@ -187,7 +188,7 @@ class Fleet {
     const cell = this.body.querySelector('td[data-name="run"]');
     if (!cell?.clientWidth || cell.clientWidth === this.#room) return;
     this.#room = cell.clientWidth;
-    this.draw();
+    this.#showLines([...this.runs.values()]);
   }
 
   async #show(runs, turn) {
@@ -231,15 +232,20 @@ class Fleet {
     this.stage.title(headline(runs));
     this.controls.offer(runs);
     const chosen = (this.matching = this.controls.chosen(runs));
-    this.names.take(runs, this.#room - SLASH);
     this.under.textContent = this.controls.said(chosen.length, runs.length);
     this.none.hidden = chosen.length > 0;
     const isByVerdict = this.controls.isByVerdict();
-    const lines = linesOf(chosen, { group: this.controls.group.value, isByVerdict, turned: this.#turned });
-    this.selection.follow(lines, this.runs);
+    this.#lines = linesOf(chosen, { group: this.controls.group.value, isByVerdict, turned: this.#turned });
+    this.selection.follow(this.#lines, this.runs);
     this.selection.mark(this.every, chosen);
-    this.list.show(lines);
+    this.#showLines(runs);
     this.#drawBulk();
+  }
+
+  /** Show the lines with names that are folded to the room that is known. */
+  #showLines(runs) {
+    this.names.take(runs, this.#room - SLASH);
+    this.list.show(this.#lines);
   }
 
   /** Draw the bar of the selected runs, whose module is loaded with the first selection. */
