@@ -74,13 +74,14 @@ def get_runbook(key: Named, access: Reader, service: Service, request: Request) 
         summary=next(summaries, ""),
         url=_url_of_commands(service, request),
     )
+    answers = answers_of(run, cause=cause, sends_tokens=_sends_tokens(status.mask_rate))
     stages = runbook_of(cause, catalogue=rules.catalogue, rule=rules.by_name.get(cause), facts=facts)
     return RunbookInfo(
         cause=cause,
         title=next((one.title for one in [facts.found(cause)] if one is not None), title_of_rule(cause)),
         headline=verdict_words(verdict.kind.replace("_", " "), verdict.why),
         stages=tuple(RunbookStageInfo.from_fields(one, stage=one.stage.value) for one in stages),
-        answers=AnswersInfo.from_fields(answers_of(run, cause=cause, sends_tokens=_sends_tokens(status.mask_rate))),
+        answers=None if answers is None else AnswersInfo.from_fields(answers),
     )
 
 

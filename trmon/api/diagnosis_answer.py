@@ -44,14 +44,13 @@ def diagnosis_info(
     cause = judgement.lead.finding if judgement.lead is not None else ""
     if incident is not None and incident.alert.state is AlertState.FIRING:
         cause = Incident(alert=incident.alert).cause
-    is_log = is_imported(run.config)
-    answers = answers_of(run, cause=cause, sends_tokens=sends_tokens) if cause and not is_log else None
+    answers = answers_of(run, cause=cause, sends_tokens=sends_tokens) if cause else None
     return judgement_info(
         judgement,
         framework=framework_of_config(run.config),
         config=run.config,
         has_ended=run.state.ended,
-        is_log=is_log,
+        is_log=is_imported(run.config),
         incident=newest_incident_info(incident, run),
         collapse_risk=_collapse_risk_info(risk, is_past=is_past_collapse(run, judgement)),
         answers=None if answers is None else AnswersInfo.from_fields(answers),

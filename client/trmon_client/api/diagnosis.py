@@ -177,7 +177,7 @@ class RunbookInfo(AnswerInfo, frozen=True, kw_only=True):
     title: str
     headline: Annotated[str, says("The verdict in one line.")]
     stages: tuple[RunbookStageInfo, ...]
-    answers: AnswersInfo
+    answers: Annotated[AnswersInfo | None, says("How to read the worst answers; null for a log.")]
 
 
 class CircumstanceInfo(AnswerInfo, frozen=True, kw_only=True):

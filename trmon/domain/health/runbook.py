@@ -14,7 +14,7 @@ import msgspec
 
 from trmon.domain.findings.catalogue import Catalogue, Clause
 from trmon.domain.findings.clause_words import OF_TRUTH, comparison_words
-from trmon.domain.findings.configuration import config_value
+from trmon.domain.findings.configuration import config_value, is_imported
 from trmon.domain.findings.measures import sources_of
 from trmon.domain.findings.remedies import Remedy, remedy_of
 from trmon.domain.findings.sentences import evidence_words
@@ -287,8 +287,13 @@ def _filled(command: str, values: Mapping[str, str | None]) -> str:
     return "" if None in needed.values() else command.format(**needed)
 
 
-def answers_of(run: Run, *, cause: str, sends_tokens: bool) -> Answers:
-    """Return how to read the worst answers of a run. Args: cause: of its problem; sends_tokens: by log_batch."""
+def answers_of(run: Run, *, cause: str, sends_tokens: bool) -> Answers | None:
+    """Return how to read the worst answers of a run; None of an imported log, which has no trainer.
+
+    Args: cause: of its problem; sends_tokens: by log_batch.
+    """
+    if is_imported(run.config):
+        return None
     book = runbooks_file()
     entry = book.entries.get(cause, NO_ENTRY)
     launch: Any = run.config.get("launch")
