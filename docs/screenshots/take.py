@@ -87,7 +87,7 @@ def _mail(mailbox: MailServer) -> dict[str, object]:
 
 
 def _take_on_call(browser: Browser, url: str, mailbox: MailServer) -> None:
-    """Take what somebody on call sees on a phone: the mail, then the page that its buttons open."""
+    """Take the on-call pictures of a phone: the mail, then the page that its buttons open."""
     subject = f"] {PROJECT}/{STALE}: "
     sent = next(one.message for one in mailbox.received if subject in one.message["Subject"])
     tab = visit(browser, url, size=PHONE)

@@ -158,7 +158,7 @@ class ClientSettings:
 
     @property
     def record_facts(self) -> dict[str, Any]:
-        """What the service is told of the recorder; nothing while it is off."""
+        """The recorder's settings that the start message states; empty while it is off."""
         known = None if self.record_dir is None else str(self.record_dir.absolute())
         return {} if known is None else {"record_dir": known, "record_steps": self.record_steps}
 
