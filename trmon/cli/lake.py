@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from datetime import datetime, timezone
 from typing import Annotated
 
 import typer
@@ -12,6 +11,7 @@ from rich.filesize import decimal
 from trmon.cli.command import DataDir, plain_errors, read_settings
 from trmon.cli.database import open_store
 from trmon.domain.errors import NotReady
+from trmon.domain.health.judgement import wall_time
 
 lake = typer.Typer(no_args_is_help=True, help="Move attempts of ended runs to the lake, and see what has moved.")
 
@@ -45,7 +45,7 @@ def lake_status_command(data_dir: DataDir = None) -> None:
     with plain_errors(), open_store(data_dir) as store:
         settings = read_settings(data_dir=data_dir)
         found = store.lake_batches.status(now=time.time(), after_seconds=settings.lake_after_seconds)
-        newest = "never" if found.moved_at is None else _time(found.moved_at)
+        newest = "never" if found.moved_at is None else wall_time(found.moved_at)
         typer.echo(f"lake:     {settings.lake_url or 'none; set TRMON_LAKE_URL'}")
         typer.echo(
             f"moved:    {found.moved_attempts} attempts in {found.moved_batches} batches, "
@@ -78,7 +78,3 @@ def _url(url: str | None) -> str:
     if url is None:
         raise NotReady("TRMON_LAKE_URL is not set, so there is no lake to move to")
     return url
-
-
-def _time(at: float) -> str:
-    return datetime.fromtimestamp(at, timezone.utc).strftime("%Y-%m-%d %H:%M UTC")

@@ -6,11 +6,11 @@ import hashlib
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timezone
 from urllib.parse import quote
 
 from trmon.domain.alerts.alert import Acknowledgement
 from trmon.domain.alerts.notification import Notification, NotifiedCause, NotifiedState, Picture
+from trmon.domain.health.judgement import wall_time
 from trmon.domain.severity import Severity
 
 MAX_NAMED_RUNS = 10
@@ -161,11 +161,6 @@ def _who(ack: Acknowledgement | None) -> Iterator[str]:
 
 def _name_of(ack: Acknowledgement) -> str:
     return one_line(ack.author, max_length=MAX_NOTE_LENGTH)
-
-
-def wall_time(at: float) -> str:
-    """Return a time, in seconds since the epoch, to the minute, with its zone."""
-    return datetime.fromtimestamp(at, tz=timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
 
 
 def _cause_details(cause: NotifiedCause, *, is_late: bool) -> Iterator[str]:

@@ -18,7 +18,7 @@ from trmon.domain.access import EVERYTHING
 from trmon.domain.alerts.notification import Notification, Picture
 from trmon.domain.errors import NotFound
 from trmon.domain.findings.sentences import words_of_signal
-from trmon.domain.findings.story import Story, Strip, story_of
+from trmon.domain.findings.story import Story, Strip, spans_decades, story_of
 from trmon.domain.severity import Severity
 from trmon.store import Store
 from trmon.store.repositories.signals import SignalSeries
@@ -130,7 +130,6 @@ ACT, WATCH = ("#b3261e", "#fbe3e0"), ("#8f5a00", "#fdefd8")
 """Of an illness that pages and of one that warns: marks and limits, and the steps in which it began."""
 COLOURS = 64
 LETTERS = 13
-LOGARITHMIC_FROM = 100.0
 
 
 def drawn(story: Story, series: SignalSeries) -> bytes:
@@ -172,7 +171,7 @@ def _draw_strip(canvas: Canvas, strip: Strip, points: Sequence[tuple[float, floa
     values = [value for _, value in points if math.isfinite(value)]
     shown = [*values, *strip.limits]
     least, most = (min(shown), max(shown)) if shown else (0.0, 1.0)
-    is_log = least > 0 and most / least > LOGARITHMIC_FROM
+    is_log = spans_decades(least, most)
 
     def y(value: float) -> float:
         low, high, at = (math.log10(one) if is_log else one for one in (least, most, value))

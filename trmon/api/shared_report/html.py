@@ -10,6 +10,8 @@ from itertools import groupby
 from typing import Any, TypeAlias
 from xml.etree.ElementTree import Element, tostring
 
+from trmon.domain.findings.story import spans_decades
+
 Child: TypeAlias = "Element | str | None"
 
 
@@ -67,8 +69,6 @@ def _attribute(name: str) -> str:
 
 WIDTH, HEIGHT = 520, 150
 LEFT, RIGHT, TOP, BOTTOM = 64, 8, 8, 20
-LOG_FROM_RATIO = 100.0
-"""Values that span more than this factor, all positive, have a logarithmic scale."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +113,7 @@ def number(value: float) -> str:
 
 def _drawing(data: ChartData, known: Sequence[float]) -> Element:
     least, most = min(known), max(known)
-    is_log = least > 0 and most / least > LOG_FROM_RATIO
+    is_log = spans_decades(least, most)
     scale = math.log10 if is_log else float
     low, high = scale(least), scale(most)
     first, last = data.steps[0], data.steps[-1]

@@ -10,6 +10,12 @@ from trmon.domain.findings.verdict import Found, Judgement
 from trmon.domain.severity import Severity
 
 REWARD = "reward_mean"
+LOG_FROM_RATIO = 100.0
+
+
+def spans_decades(least: float, most: float) -> bool:
+    """Whether a chart of values from one to the other has a logarithmic scale: all positive, over two decades."""
+    return least > 0 and most / least > LOG_FROM_RATIO
 
 
 class Strip(msgspec.Struct, frozen=True, array_like=True):

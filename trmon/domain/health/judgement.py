@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from enum import Enum
 
 
@@ -139,3 +140,8 @@ def duration(seconds: float) -> str:
         if seconds >= 2 * length:
             return f"{seconds / length:.0f} {unit}"
     return f"{seconds:.0f} s" if seconds >= 1 else f"{max(seconds, 0.0):.1g} s"
+
+
+def wall_time(at: float) -> str:
+    """Return a time, in seconds since the epoch, to the minute, with its zone."""
+    return datetime.fromtimestamp(at, tz=timezone.utc).strftime("%Y-%m-%d %H:%M UTC")

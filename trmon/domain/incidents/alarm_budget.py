@@ -18,8 +18,6 @@ WINDOW_DAYS = (7, 30)
 DAY_SECONDS = 86_400.0
 HARM_SECONDS = DAY_SECONDS
 """Harm counts while an alert fires and this long after it."""
-COLLAPSE = "reward_collapse"
-"""The finding that the reward has collapsed."""
 
 Interval = tuple[float, float]
 """From a time to another, or to infinity, in seconds since the epoch."""

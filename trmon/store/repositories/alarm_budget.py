@@ -9,7 +9,8 @@ from sqlalchemy import exists, func, or_, select
 
 from trmon.domain.access import Access
 from trmon.domain.alerts.alert import INCIDENT_RULE, AlertState
-from trmon.domain.incidents.alarm_budget import COLLAPSE, BudgetRecord
+from trmon.domain.findings.verdict import COLLAPSE
+from trmon.domain.incidents.alarm_budget import BudgetRecord
 from trmon.domain.runs.run import RunState
 from trmon.domain.severity import Severity
 from trmon.store.repositories.alerts import listed_alert, select_listed
