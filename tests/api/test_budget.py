@@ -39,7 +39,7 @@ def of_logits(*, version: int) -> Columns:
         advantages=[0.5, -0.5, 0.25, -0.25],
         versions=[version] * 4,
         trainer_version=version + 4,
-        old_version=version + 4,
+        old_version=version,
     )
     return with_divergences(columns, divergence.exact(rollout_logits=a, logits=b, mask=mask, tv=True))
 

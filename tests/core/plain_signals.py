@@ -69,7 +69,12 @@ def clip_fractions(given: dict[str, Any], mask: np.ndarray, advantages: np.ndarr
     beyond = ratio != clipped
     takes_clipped = beyond & (clipped * gain < ratio * gain)
     leaks = beyond & (ratio * gain < clipped * gain)
+    ppo = np.maximum(-ratio * gain, -clipped * gain)
+    signs = {"positive": gain > 0, "negative": gain < 0}
     return {
+        **{f"clip_fraction_{name}": float(takes_clipped[on].mean()) for name, on in signs.items()},
+        **{f"leak_fraction_{name}": float(leaks[on].mean()) for name, on in signs.items()},
+        "dual_clip_fraction": float(((gain < 0) & (ppo > -3.0 * gain)).mean()),
         "clip_fraction": float(takes_clipped.mean()),
         "leak_fraction": float(leaks.mean()),
         "leak_high_fraction": float((leaks & (ratio > 1.2)).mean()),

@@ -44,6 +44,12 @@ def _is_sound(logp: float) -> bool:
     return math.isfinite(logp) and -1000.0 < logp <= 1e-4
 
 
+def _is_dual_clipped(ratio: float, advantage: float) -> bool:
+    """Return whether the loss of dual-clip PPO is that of the bound 3, from its three branches."""
+    ppo = max(-ratio * advantage, -min(max(ratio, 0.8), 1.2) * advantage)
+    return advantage < 0 and ppo > -3.0 * advantage
+
+
 def _sequence(logp: dict[str, list[float]], mask: list[bool], advantages: list[float] | None) -> dict[str, float]:
     counting = [t for t, counts in enumerate(mask) if counts]
     valid = [t for t in counting if all(_is_sound(row[t]) for row in logp.values())]
@@ -74,6 +80,10 @@ def _sequence(logp: dict[str, list[float]], mask: list[bool], advantages: list[f
         found["n_clipped"] = sum(advantages[t] > 0 for t in high) + sum(advantages[t] < 0 for t in low)
         found["n_leaked_high"] = sum(advantages[t] < 0 for t in high)
         found["n_leaked"] = found["n_leaked_high"] + sum(advantages[t] > 0 for t in low)
+        found["n_clipped_high"] = sum(advantages[t] > 0 for t in high)
+        found["n_dual_clipped"] = sum(_is_dual_clipped(_dev(clipped[t]) + 1, advantages[t]) for t in valid)
+        found["n_positive_advantage"] = sum(advantages[t] > 0 for t in valid)
+        found["n_negative_advantage"] = sum(advantages[t] < 0 for t in valid)
     return found
 
 

@@ -28,6 +28,8 @@ from trmon_client.core.bounds import (
     surrogate,
 )
 from trmon_client.core.columns import Columns
+from trmon_client.core.divergence import exact
+from trmon_client.core.divergence.divergence_columns import with_divergences
 from trmon_client.core.signals import batch_signals
 
 horizons = st.integers(1, 100_000)
@@ -137,6 +139,38 @@ def test_the_split_holds_the_largest_differences_of_probability() -> None:
     computed = batch_signals.compute(columns)
     assert split == AlphaSplit.of_signals(computed)
     assert alpha_split(as_torch(columns)) == split
+
+
+def test_exact_total_variations_take_the_place_of_differences_and_are_no_smaller() -> None:
+    random = np.random.default_rng(2)
+    mu = random.normal(size=(4, 5, 9))
+    logits = {"rollout_logits": mu, "old_logits": mu + 0.1 * random.normal(size=mu.shape)}
+    logits["logits"] = logits["old_logits"] + 0.3 * random.normal(size=mu.shape)
+    ids, mask = random.integers(0, 9, (4, 5, 1)), np.ones((4, 5), bool)
+    of_token = {
+        name: np.take_along_axis(x - np.log(np.exp(x).sum(-1, keepdims=True)), ids, -1)[..., 0]
+        for name, x in logits.items()
+    }
+    names = {"rollout_logits": "rollout_logprobs", "old_logits": "old_logprobs", "logits": "logprobs"}
+    sampled = statistics.columns(**{names[name]: logp for name, logp in of_token.items()}, mask=mask)
+    found = alpha_split(with_divergences(sampled, exact(**logits, mask=mask)))
+    p = {name: np.exp(x) / np.exp(x).sum(-1, keepdims=True) for name, x in logits.items()}
+    assert found.staleness == pytest.approx(np.abs(p["logits"] - p["old_logits"]).sum(-1).max() / 2, rel=1e-6)
+    assert found.mismatch == pytest.approx(np.abs(p["old_logits"] - p["rollout_logits"]).sum(-1).max() / 2, rel=1e-6)
+    coarse = alpha_split(sampled)
+    assert (found.is_exact, coarse.is_exact) == (True, False)
+    assert coarse.staleness <= found.staleness
+    assert coarse.mismatch <= found.mismatch
+
+
+@pytest.mark.parametrize(("old_version", "is_known"), [(3, True), (5, False), (None, False)])
+def test_the_split_is_unknown_where_the_mismatch_pair_holds_staleness(
+    old_version: int | None, *, is_known: bool
+) -> None:
+    given = batch(seed=3, n_sequences=4, noise=0.1)
+    columns = statistics.columns(**given, versions=[3] * 4, trainer_version=5, old_version=old_version)
+    found = alpha_split(columns)
+    assert [math.isfinite(x) for x in (found.staleness, found.mismatch, found.mismatch_share)] == [is_known] * 3
 
 
 def test_the_shares_are_nan_without_both_pairs_without_a_token_and_of_equal_policies() -> None:

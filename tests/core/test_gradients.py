@@ -58,6 +58,22 @@ def test_its_terms_have_their_expectation_over_every_batch() -> None:
         assert averaged == pytest.approx(value, rel=1e-12), name
 
 
+def test_a_known_gradient_is_a_vector_and_adds_no_noise() -> None:
+    gradient = TRUE_GRADIENTS[0]
+    mean, noise = moments_of(OUTCOMES, CHANCES)
+    expected = {"inner_product": gradient @ mean, "variance": noise / 3, "squared_bias": ((mean - gradient) ** 2).sum()}
+    for name, value in expected.items():
+        averaged = sum(p * getattr(progress_terms(gradient, parts), name) for p, parts in batches(OUTCOMES, CHANCES, 3))
+        assert averaged == pytest.approx(value, rel=1e-12), name
+    assert progress_proxy(np.array([3.0, 4.0]), np.array([[4.0, 4.0], [2.0, 4.0]])) == pytest.approx(25**2 / 1)
+
+
+@pytest.mark.parametrize("shapes", [((2,), (3, 4)), ((3, 2), (3, 4)), ((4,), (4,)), ((), (3, 4))], ids=str)
+def test_gradients_that_do_not_fit_are_refused(shapes: tuple[tuple[int, ...], tuple[int, ...]]) -> None:
+    with pytest.raises(ValueError, match="do not fit; expected"):
+        progress_proxy(np.ones(shapes[0]), np.ones(shapes[1]))
+
+
 def test_noise_and_bias_lower_the_progress() -> None:
     gradient = np.array([[3.0, 4.0], [3.0, 4.0]])
     biased = np.array([[3.0, 1.0], [3.0, 1.0]])

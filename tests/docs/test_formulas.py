@@ -109,8 +109,7 @@ STEPS = {
         "policies.token_decision.effect_of",
         "reduction.sequences.reduce_block",
         "reduction.sequences.sequence_labels",
-        "reduction.token_terms.clip_columns",
-        "reduction.token_terms.clip_counts",
+        "reduction.token_terms.ClipTokens.columns",
     )
 }
 """Steps of functions that have a row."""

@@ -102,6 +102,7 @@ def run_budget_tool(service: Service, run: RunName) -> Answer:
         "drift": {
             **picked(split, worst_mismatch="alpha_1", worst_staleness="alpha_0"),
             **picked(split, "mismatch_share", "mean_mismatch", "mean_staleness"),
+            "note": split.note or None,
             "routing_is_replayed": split.is_replayed or None,
         },
         "pipeline": [

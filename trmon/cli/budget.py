@@ -48,6 +48,8 @@ def _split(found: BudgetInfo) -> Iterator[str]:
     yield "Where the drift comes from (lower bounds of the worst token's TV, and means):"
     yield f"  staleness  at least {_number(split.alpha_0)}, mean {_number(split.mean_staleness)}"
     yield f"  mismatch   at least {_number(split.alpha_1)}, mean {_number(split.mean_mismatch)}"
+    if split.note:
+        yield f"  {split.note}"
     if not math.isnan(split.mismatch_share):
         yield f"  mismatch makes {split.mismatch_share:.0%} of the sum of the bounds"
     if not math.isnan(split.exact_max):

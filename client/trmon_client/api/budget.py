@@ -86,6 +86,7 @@ class PolicySplitInfo(AnswerInfo, frozen=True, kw_only=True):
     mean_mismatch: ApiNumber
     exact_max: Annotated[ApiNumber, says("Largest TV from logits, of the pair whose logits were sent.")]
     exact_mean: Annotated[ApiNumber, says("Mean TV from logits.")]
+    note: Annotated[str, says("Why the split is unknown, or that it is exact; empty otherwise.")] = ""
     is_replayed: Annotated[bool, says("Whether routing is replayed, which hides alpha and does not shrink it.")]
 
 

@@ -10,7 +10,7 @@ from enum import Enum
 import numpy as np
 
 from trmon_client.core.arrays import Array, to_computable
-from trmon_client.core.column_schema import KlIs
+from trmon_client.core.column_schema import GAPS, KlIs
 from trmon_client.core.columns import Columns, SequenceMatrix
 
 
@@ -120,20 +120,25 @@ def _check(*, horizon: int, **kls: float) -> None:
 class AlphaSplit:
     """Lower bounds of the worst-case total variations of [3P]; nan where the pair is not given or no token is valid.
 
-    `staleness` bounds alpha_0, between pi and pi_old; `mismatch` bounds alpha_1, between pi_old and mu. The penalty
+    `staleness` bounds alpha_0, between pi and pi_old; `mismatch` bounds alpha_1, between pi_old and mu: each the
+    largest exact TV where the logits of all three policies are given, else the largest difference of probabilities.
+    Both are nan where pi_old has other weights than mu, since then the mismatch pair holds staleness. The penalty
     grows with the sum of the alphas. Replaying a router's choices hides alpha and does not reduce it.
     """
 
     staleness: float
     mismatch: float
+    is_exact: bool = False
 
     @classmethod
     def of_signals(cls, signals: Mapping[str, float]) -> AlphaSplit:
         """Return the split computed from the signals of a batch."""
-        return cls(
-            staleness=signals.get("staleness_prob_diff_max", math.nan),
-            mismatch=signals.get("mismatch_prob_diff_max", math.nan),
-        )
+        if signals.get("engine_lag", 0.0) > 0:
+            return cls(math.nan, math.nan)
+        is_exact = all(f"{gap}_exact_tv_max" in signals for gap in GAPS)
+        stem = "exact_tv_max" if is_exact else "prob_diff_max"
+        mismatch, staleness = (signals.get(f"{gap}_{stem}", math.nan) for gap in GAPS)
+        return cls(staleness, mismatch, is_exact)
 
     @property
     def mismatch_share(self) -> float:
@@ -147,14 +152,34 @@ class AlphaSplit:
         return 1.0 - self.mismatch_share
 
 
+def engine_lag(columns: Columns) -> float:
+    """Return the lag in weight versions between the two sides of the pair that rules read; 0 means equal weights.
+
+    The two sides of the mismatch pair have equal weights by definition, unless the versions that the trainer states
+    differ. Those of the total pair have if no version is stated: then engine drift and lag cannot be separated.
+    Args: columns: numpy. Returns: versions; NaN if no pair compares the engines.
+    Source: formulas, sections 1 and 9.
+    """
+    has_mismatch = "mismatch" in columns.pairs
+    numerator = columns.old_version if has_mismatch and columns.old_version is not None else columns.trainer_version
+    if numerator is None or "version_min" not in columns:
+        return 0.0 if has_mismatch or "total" in columns.pairs else math.nan
+    versions = columns["version_min"][(columns["n_tokens"] > 0) & (columns["version_min"] >= 0)]
+    return float(np.max(numerator - versions)) if len(versions) else math.nan
+
+
 def alpha_split(columns: Columns) -> AlphaSplit:
-    """Return the largest difference of token probabilities for each pair; it is at most the worst-case TV.
+    """Return the largest TV seen for each gap, or difference of token probabilities; it is at most the worst-case TV.
 
     Source: [3P] theorem 2; formulas, section 7.
     """
     sequences = SequenceMatrix.of(columns.numpy())
-    largest = {pair: float(sequences.of_column(f"{pair}_max_prob_diff").max()) for pair in sequences.columns.pairs}
-    return AlphaSplit.of_signals({f"{pair}_prob_diff_max": value for pair, value in largest.items()})
+    of = {f"{gap}_{stem}": name.format(gap) for gap in GAPS for stem, name in _LARGEST.items()}
+    found = {signal: float(sequences.of_column(name).max()) for signal, name in of.items() if name in sequences.columns}
+    return AlphaSplit.of_signals(found | {"engine_lag": engine_lag(sequences.columns)})
+
+
+_LARGEST = {"prob_diff_max": "{}_max_prob_diff", "exact_tv_max": "max_tv_{}"}
 
 
 @dataclass(frozen=True, slots=True)

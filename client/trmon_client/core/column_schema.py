@@ -10,6 +10,8 @@ from trmon_client.core.arrays import DType
 
 Pair = Literal["mismatch", "staleness", "total"]
 PAIRS: tuple[Pair, ...] = ("mismatch", "staleness", "total")
+GAPS: tuple[Pair, ...] = ("mismatch", "staleness")
+"""The pairs that make up the total one."""
 PRIMARY_ORDER: tuple[Pair, ...] = ("total", "mismatch", "staleness")
 
 KlIs = Literal["exact", "lower_bound", "sampled"]
@@ -69,12 +71,18 @@ PAIR_STEMS: tuple[str, ...] = (
 )
 """Columns of each given pair, named `<pair>_<stem>`."""
 
+CLIP_STEMS: tuple[str, ...] = (
+    *("n_clipped", "n_leaked", "n_leaked_high"),
+    *("n_clipped_high", "n_dual_clipped", "n_positive_advantage", "n_negative_advantage"),
+)
+"""Columns that exist if advantages and a pair are given; older clients send the first three only."""
+
 SEQUENCE_STEMS: tuple[str, ...] = (
     *("n_tokens", "n_invalid", "n_saturated", "n_mu_zero", "n_clamped", "argmax_abs_d"),
     *("n_mu_zero_unlikely", "n_unlikely", "n_prob_diff_half", "n_zero_tail", "n_positive"),
     *("sum_logp_rollout", "sum_logp_old", "sum_logp", "sum_abs_is_dev"),
     *("sum_sq_logp_rollout", "sum_sq_logp_old", "sum_sq_logp"),
-    *("n_clipped", "n_leaked", "n_leaked_high"),
+    *CLIP_STEMS,
 )
 """Columns of the sequence; a column is absent if its input is not given."""
 
@@ -86,9 +94,10 @@ REFERENCE_STEMS: tuple[str, ...] = (
 
 DIVERGENCE_STEMS: tuple[str, ...] = (
     *("max_kl", "sum_kl", "argmax_kl", "max_reverse_kl", "sum_reverse_kl", "max_tv", "sum_tv"),
+    *("max_tv_mismatch", "sum_tv_mismatch", "max_tv_staleness", "sum_tv_staleness"),
     *("sum_entropy_rollout", "sum_entropy", "sum_pi_squared", "n_unbounded"),
 )
-"""Columns that exist if logits or top-k log-probs are given."""
+"""Columns that exist if logits or top-k log-probs are given; those of both gaps if the logits of all three are."""
 
 TOKEN_STEMS: tuple[str, ...] = ("n_token_masked", "n_token_truncated", "sum_token_weight", "sum_sq_token_weight")
 """Columns that exist if the policy has token rules: their effect on the valid tokens."""

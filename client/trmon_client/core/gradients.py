@@ -8,8 +8,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import numpy as np
-
 from trmon_client.core.arrays import Array
 
 
@@ -60,8 +58,10 @@ def progress_proxy(reference: Array, parts: Array) -> float:
     """Return <grad J, E g>^2/(tr Var g + |Bias g|^2) for the mean g of the parts; nan if the denominator is 0.
 
     That it ranks corrections of off-policy gradients is a conjecture of its source.
-    Args: reference: unbiased gradients of J, [R, D], from other samples than the parts, as of fresh rollouts;
-        parts: [K, D], as the trainer's loss gives them; at least two of each.
+    Args: reference: unbiased gradients of J, [R, D], from other samples than the parts, as of fresh rollouts, at least
+        two; or the gradient of J itself, [D], which counts as known without noise.
+        parts: [K, D], as the trainer's loss gives them, at least two.
+    Errors: ValueError naming the shapes, if they do not fit.
     Source: [DRIFT], conjecture 1; formulas, section 5.
     """
     terms = progress_terms(reference, parts)
@@ -80,9 +80,14 @@ class ProgressTerms:
 
 def progress_terms(reference: Array, parts: Array) -> ProgressTerms:
     """Return the terms of the progress proxy; reference and parts: as there."""
-    target, mean = reference.mean(0), parts.mean(0)
-    own, other = gradient_moments(parts), gradient_moments(reference)
+    if parts.ndim != 2 or reference.ndim not in (1, 2) or reference.shape[-1:] != parts.shape[-1:]:
+        got = f"reference {tuple(reference.shape)} and parts {tuple(parts.shape)}"
+        raise ValueError(f"{got} do not fit; expected [R, D] or [D], and [K, D]")
+    is_known = reference.ndim == 1
+    target, mean = reference if is_known else reference.mean(0), parts.mean(0)
+    own = gradient_moments(parts)
     variance = own.noise / own.n_parts
+    other = 0.0 if is_known else gradient_moments(reference).noise / len(reference)
     # The distance of two noisy means exceeds that of their expectations by both variances.
-    squared_bias = float(np.sum((mean - target) ** 2)) - variance - other.noise / other.n_parts
+    squared_bias = float(((mean - target) ** 2).sum()) - variance - other
     return ProgressTerms(float(target @ mean), variance, squared_bias)

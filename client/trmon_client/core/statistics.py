@@ -37,6 +37,7 @@ def columns(
     turn_offsets: Any = None,
     clip_low: float = 0.2,
     clip_high: float = 0.2,
+    clip_dual: float = 3.0,
     backend: ColumnsBackend = "blocks",
 ) -> Columns:
     """Return the columns of B sequences, with those of each pair whose two log-probs are given.
@@ -52,7 +53,8 @@ def columns(
         truncated: bool or integer [B], not 0 where a response was cut at the length limit.
         turn_ids: integers in the form of the log-probs, the turn of each token in its sequence, from 0; negative: none.
         turn_offsets: B lists of the positions at which turns start, in place of turn_ids.
-        trainer_version, old_version: of pi and pi_old; clip_low, clip_high: PPO clips rho to [1 - low, 1 + high].
+        trainer_version, old_version: of pi and pi_old; clip_low, clip_high: PPO clips rho to [1 - low, 1 + high];
+        clip_dual: dual clip bounds the loss of A < 0 from this rho on, above 1.
         backend: "triton" takes CUDA tensors, and reads each token of two or three policies once; ref_logprobs and turns
         stay with torch.
     Returns: numpy columns, or torch columns on the device of CUDA tensors without another synchronisation.
@@ -62,7 +64,9 @@ def columns(
     inputs = GivenBatch.of(locals()).checked()
     if backend not in get_args(ColumnsBackend):
         raise ValueError(f"backend is {backend!r}; expected 'blocks' or 'triton'")
-    clip = ClipRange(_distance("clip_low", clip_low), _distance("clip_high", clip_high))
+    if not clip_dual > 1:
+        raise ValueError(f"clip_dual is {clip_dual!r}; expected a number above 1, the largest ratio of dual clip")
+    clip = ClipRange(_distance("clip_low", clip_low), _distance("clip_high", clip_high), float(clip_dual))
     return columns_of_inputs(inputs, clip=clip, backend=backend)
 
 

@@ -68,6 +68,8 @@ def _of_signal(spec: SignalSpec) -> Formula:
     function = "signals.pair_signals.pair_signals" if spec.per_pair else "signals.compute"
     function = _FUNCTIONS.get(spec.stem, function)
     test = f"core/signals/test_signal_definitions.py::test_signals_of_{given}_equal_their_definitions"
+    if "_exact_tv_" in spec.stem:
+        test = "core/signals/test_batch_signals.py::test_the_exact_variation_of_each_gap_is_its_largest_and_its_mean"
     return Formula(SIGNALS_OF_A_BATCH, spec.stem, spec.formula, function, test)
 
 
@@ -125,7 +127,7 @@ _SIGNALS = (
     Formula(
         SIGNALS_OF_A_BATCH,
         "progress proxy (a conjecture)",
-        "<grad J, E g>^2/(tr Var g + |Bias g|^2)",
+        "<grad J, E g>^2/(tr Var g + |Bias g|^2); of a vector grad J no noise is taken off",
         "gradients.progress_proxy",
         "core/test_gradients.py::test_its_terms_have_their_expectation_over_every_batch",
     ),
@@ -370,7 +372,7 @@ _BOUNDS = (
     Formula(
         BOUNDS,
         "alpha split",
-        "max |p - q| of staleness (alpha_0) and of mismatch (alpha_1)",
+        "max exact TV, else max |p - q|, of staleness (alpha_0) and of mismatch (alpha_1); unknown if engine_lag > 0",
         "bounds.alpha_split",
         "core/test_bounds.py::test_the_split_holds_the_largest_differences_of_probability",
     ),

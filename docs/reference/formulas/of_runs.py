@@ -75,7 +75,7 @@ _HEALTH = (
         HEALTH,
         "engine_lag",
         "largest number of versions between the trainer's side and mu",
-        "trmon.domain.signals.drift_features.engine_lag",
+        "bounds.engine_lag",
         "domain/signals/test_drift_features.py::test_engine_lag_is_the_number_of_versions_between_the_two_sides",
     ),
     Formula(

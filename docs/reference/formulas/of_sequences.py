@@ -93,6 +93,10 @@ _COLUMN_FORMULAS = {
     "n_clipped": "#(rho > 1.2, A > 0) + #(rho < 0.8, A < 0)",
     "n_leaked": "#(rho > 1.2, A < 0) + #(rho < 0.8, A > 0)",
     "n_leaked_high": "#(rho > 1.2, A < 0)",
+    "n_clipped_high": "#(rho > 1.2, A > 0)",
+    "n_dual_clipped": "#(rho > 3, A < 0)",
+    "n_positive_advantage": "#(valid and A > 0)",
+    "n_negative_advantage": "#(valid and A < 0)",
 }
 _LABEL_FORMULAS = {
     "advantage": "mean A over valid tokens",
@@ -199,6 +203,8 @@ _DIVERGENCE_FORMULAS = {
     "kl": "KL(p||q)",
     "reverse_kl": "KL(q||p)",
     "tv": "1/2 sum |p - q|",
+    "tv_mismatch": "1/2 sum |pi_old - mu|",
+    "tv_staleness": "1/2 sum |pi - pi_old|",
     "entropy_rollout": "H(p)",
     "entropy": "H(q)",
 }
@@ -230,6 +236,12 @@ def _of_divergence(stem: str) -> Formula:
         test = "core/divergence/test_streaming.py::test_merged_parts_of_any_vocabulary_equal_the_definitions"
         return Formula(DIVERGENCES, stem, "sum over tokens of sum_v q_v^2", "divergence.exact", test)
     reduction, _, quantity = stem.partition("_")
+    if "_tv_" in stem:
+        test = "core/divergence/test_divergence_columns.py::"
+        test += "test_the_logits_of_all_three_policies_give_the_total_variation_of_both_gaps"
+        return Formula(
+            DIVERGENCES, stem, f"{reduction} over tokens of {_DIVERGENCE_FORMULAS[quantity]}", "divergence.exact", test
+        )
     test = (
         _DEFINITION
         if reduction != "argmax"

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trmon.domain.signals.drift_features import columns_signals, engine_lag, staleness_lag
+from trmon.domain.signals.drift_features import columns_signals, staleness_lag
+from trmon_client.core.bounds import engine_lag
 from trmon_client.core.columns import Columns
 from trmon_client.core.statistics import columns
 from trmon_research.language_like.policies import TokenLogprobs

@@ -191,7 +191,7 @@ def on(policies: Pair, device: str) -> Columns:
     tensors = {"rollout_logits": torch.from_numpy(policies.rollout_logits), "logits": torch.from_numpy(policies.logits)}
     logits = check_logits({name: tensor.to(device) for name, tensor in tensors.items()}, mask=policies.mask)
     moved = replace(logits, device=torch.device(device), mask=torch.from_numpy(policies.mask).to(device))
-    found = blockwise_divergences(moved, rollout="rollout_logits", target="logits", tv=True)
+    found = blockwise_divergences(moved, target="logits", variations={"tv": ("rollout_logits", "logits")})
     return reduce_divergences(found, mask=moved.mask, kl_is="exact", kl_pair="total")
 
 
@@ -235,6 +235,26 @@ def test_the_pair_follows_from_the_given_logits_and_total_variation_is_computed_
     equal(mismatch, total)
 
 
+def test_the_logits_of_all_three_policies_give_the_total_variation_of_both_gaps() -> None:
+    policies, random = pair(11, noise=0.3, size=(3, 5, 41)), np.random.default_rng(11)
+    old = policies.logits + random.normal(0.0, 0.2, policies.logits.shape)
+    given = {"rollout_logits": policies.rollout_logits, "old_logits": old, "logits": policies.logits}
+    found = exact(policies, old_logits=old)
+    probabilities = {name: np.exp(logits - logits.max(-1, keepdims=True)) for name, logits in given.items()}
+    of = {name: p / p.sum(-1, keepdims=True) for name, p in probabilities.items()}
+    gaps = {"mismatch": ("rollout_logits", "old_logits"), "staleness": ("old_logits", "logits")}
+    largest = {}
+    for gap, (first, second) in gaps.items():
+        each = np.where(policies.mask, np.abs(of[first] - of[second]).sum(-1) / 2, 0.0)
+        np.testing.assert_allclose(found[f"sum_tv_{gap}"], each.sum(-1), rtol=1e-6)
+        largest[gap] = each.max(-1)
+        np.testing.assert_allclose(found[f"max_tv_{gap}"], largest[gap], rtol=1e-6)
+    assert (found["max_tv"] <= largest["mismatch"] + largest["staleness"] + 1e-6).all(), "[3P]: the triangle"
+    without = exact(policies)
+    assert found.kl_pair == "total"
+    equal(found, replace(found, by_name={**found.by_name, **without.by_name}))
+
+
 def test_attached_divergences_work_in_decisions_signals_and_merges() -> None:
     policies = replace(pair(12, noise=1e-3, size=(4, 6, 50)), mask=np.ones((4, 6), bool))
     logits = policies.logits.copy()
@@ -272,8 +292,8 @@ class Distributed(np.ndarray[Any, Any]):
 A = np.zeros((2, 3, 4), np.float32)
 MASK = np.ones((2, 3), bool)
 WRONG: dict[str, dict[str, Any]] = {
-    "one of logits (KL of total) and old_logits (KL of mismatch) is required; got neither": {"logits": None},
-    "is required; got both": {"old_logits": A},
+    "logits (KL of total) or old_logits (KL of mismatch) is required; got neither": {"logits": None},
+    "old_logits has shape (2, 3, 3); expected (2, 3, 4) like rollout_logits": {"old_logits": A[..., :3]},
     "rollout_logits is NoneType; expected a torch or numpy array": {"rollout_logits": None},
     "rollout_logits has shape (3, 4); expected [sequences, tokens, vocabulary]": {"rollout_logits": A[0]},
     "logits has shape (2, 3, 3); expected (2, 3, 4) like rollout_logits": {"logits": A[..., :3]},

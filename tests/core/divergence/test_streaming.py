@@ -104,6 +104,21 @@ def test_ranks_that_share_a_vocabulary_agree_with_the_whole(tmp_path: Path) -> N
             assert all((first[name] == other[name]).all() for name in first)
 
 
+def test_the_gaps_of_hidden_states_are_those_of_their_logits() -> None:
+    given = states()
+    random = np.random.default_rng(3)
+    hidden = {
+        "rollout_logits": given["hidden"],
+        "logits": given["new_hidden"],
+        "old_logits": given["hidden"] + 0.1 * random.normal(size=given["hidden"].shape),
+    }
+    heads = {name: HiddenStates(states_, given["weight"], None, 0.7) for name, states_ in hidden.items()}
+    projected = {name: states_ @ given["weight"].T / 0.7 for name, states_ in hidden.items()}
+    found = exact_streamed(**heads, mask=given["mask"])
+    equal(found, exact(**projected, mask=given["mask"]), rtol=1e-9)
+    assert {"max_tv_mismatch", "sum_tv_staleness"} <= found.keys()
+
+
 @pytest.mark.parametrize("kind", [np.asarray, torch.from_numpy], ids=["numpy", "torch"])
 def test_hidden_states_give_the_divergences_of_their_logits(kind: Any) -> None:
     given = states()
@@ -155,7 +170,8 @@ WRONG: dict[str, dict[str, Any]] = {
     "logits has dtype int64; expected a floating dtype": {"logits": np.ones((1, 2, 5), int)},
     "logits is (2, 5); expected a torch or numpy array [B, T, V]": {"logits": np.ones((2, 5))},
     "mask has shape (2, 2); expected (1, 2)": {"mask": np.ones((2, 2))},
-    "one of logits": {"logits": None},
+    "logits (KL of total) or old_logits (KL of mismatch) is required": {"logits": None},
+    "old_logits has logits of shape (1, 2, 4); expected (1, 2, 5)": {"old_logits": np.ones((1, 2, 4))},
 }
 
 

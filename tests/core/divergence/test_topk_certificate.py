@@ -220,7 +220,7 @@ WRONG: dict[str, dict[str, Any]] = {
     "expected float32 or float64": {"topk_logprobs": HALF},
     "token_ids is None; expected shape (3, 5)": {"token_ids": None},
     "rollout_logprobs has shape (3, 4); expected (3, 5)": {"rollout_logprobs": np.zeros((3, 4), np.float32)},
-    "one of logits": {"logits": None},
+    "logits (KL of total) or old_logits (KL of mismatch) is required": {"logits": None},
 }
 
 

@@ -53,6 +53,14 @@ def test_the_kernel_and_the_blocks_give_the_same_columns(shape: str, dtype: torc
     agree(*both(tensors(pair(1, shape=shape, size=(2, 2, SEVERAL_TILES)), dtype)))
 
 
+def test_the_gaps_of_all_three_policies_are_those_of_the_blocks() -> None:
+    given = tensors(pair(1, noise=0.3, size=(2, 2, 1_100)))
+    given["old_logits"] = given["logits"] + 0.1 * torch.randn(2, 2, 1_100, generator=torch.Generator().manual_seed(0))
+    found, expected = fused(given), divergence_columns.exact(**given)
+    agree(found, expected)
+    assert {"sum_tv_mismatch", "max_tv_staleness"} <= found.keys()
+
+
 @pytest.mark.parametrize("vocabulary", [1, 2, 17, 512, 513])
 def test_any_vocabulary_size_is_supported(vocabulary: int) -> None:
     agree(*both(tensors(pair(2, size=(2, 2, vocabulary)))))

@@ -194,8 +194,25 @@ GROUPS = {
     "integers beyond 64 bits": ([1 << 64, 1], [label(b"18446744073709551616"), 1]),
     "unsigned integers beyond 63 bits": (np.array([1 << 63, 1], np.uint64), [label(b"9223372036854775808"), 1]),
     "text that UTF-8 cannot hold": (["\udcff", "b"], [label(b"\xed\xb3\xbf"), label(b"b")]),
+    "whole floats of the host": ([2.0, np.float32(7)], [2, 7]),
     "tuples, by their text": ([(0, 1), (0, 2)], [label(b"(0, 1)"), label(b"(0, 2)")]),
 }
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ([0, 0.5], "group_ids has 0.5; expected whole numbers"),
+        (np.array([0.0, np.nan]), "group_ids has nan; expected whole numbers"),
+        ([0, None], "group_ids has None; expected whole numbers"),
+        ([1, 2 + 0j], "expected whole numbers"),
+        (torch.tensor([0.0, 1.0]), "group_ids has dtype torch.float32; expected whole numbers: pass group_ids.long()"),
+    ],
+    ids=str,
+)
+def test_numbers_that_are_not_whole_are_no_labels(given: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
+        group_labels(given, None)
 
 
 @pytest.mark.parametrize(("given", "expected"), GROUPS.values(), ids=GROUPS)

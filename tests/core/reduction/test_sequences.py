@@ -178,6 +178,8 @@ def test_columns_own_their_memory() -> None:
 CLIPPED = {
     "up with a gain: the clipped branch": (1.3, 1.0, (1, 0, 0)),
     "up with a loss: unbounded": (1.3, -1.0, (0, 1, 1)),
+    "up with a loss beyond dual clip": (3.1, -1.0, (0, 1, 1)),
+    "up with a gain beyond 3: the clipped branch": (3.1, 1.0, (1, 0, 0)),
     "down with a loss: the clipped branch": (0.7, -1.0, (1, 0, 0)),
     "down with a gain: leaks, but bounded": (0.7, 1.0, (0, 1, 0)),
     "within the range": (1.1, 1.0, (0, 0, 0)),
@@ -191,7 +193,7 @@ CLIPPED = {
 def test_a_token_is_counted_by_its_ratio_and_advantage(
     ratio: float, advantage: float, expected: tuple[int, ...], per_token: bool, horizon: int
 ) -> None:
-    old = np.full((1, horizon), -1.0, np.float32)
+    old = np.full((1, horizon), -2.0, np.float32)
     mask = np.arange(horizon)[None] == 0
     found = statistics.columns(
         old_logprobs=old,
@@ -200,6 +202,9 @@ def test_a_token_is_counted_by_its_ratio_and_advantage(
         advantages=np.full((1, horizon) if per_token else 1, advantage),
     )
     assert tuple(found[name][0] for name in ("n_clipped", "n_leaked", "n_leaked_high")) == expected
+    by_sign = [found[name][0] for name in ("n_clipped_high", "n_dual_clipped")]
+    assert by_sign == [ratio > 1.2 and advantage > 0, ratio > 3 and advantage < 0]
+    assert [found["n_positive_advantage"][0], found["n_negative_advantage"][0]] == [advantage > 0, advantage < 0]
 
 
 def test_the_clip_range_is_an_argument_and_applies_to_staleness_if_it_is_available() -> None:

@@ -18,7 +18,7 @@ from tests.core.example_columns import (
     with_kl,
 )
 from trmon_client.core import statistics
-from trmon_client.core.column_schema import REFERENCE_STEMS, TOKEN_STEMS
+from trmon_client.core.column_schema import DIVERGENCE_STEMS, GAPS, REFERENCE_STEMS, TOKEN_STEMS
 from trmon_client.core.columns import Columns
 from trmon_client.core.signals import batch_signals
 from trmon_client.core.signals.batch_signals import SIGNALS
@@ -38,8 +38,19 @@ def test_a_full_batch_has_exactly_the_signals_of_the_catalogue() -> None:
     columns = with_kl(_full_batch(), [0.1, 0.2])
     kl = columns["max_kl"]
     of_tokens = dict.fromkeys((*TOKEN_STEMS, *REFERENCE_STEMS), columns["n_tokens"])
-    columns = with_columns(columns, {"max_reverse_kl": kl, "max_tv": kl, "sum_tv": kl, **of_tokens})
+    tvs = [stem for stem in DIVERGENCE_STEMS if "_tv" in stem]
+    columns = with_columns(columns, {"max_reverse_kl": kl, **dict.fromkeys(tvs, kl), **of_tokens})
     assert set(batch_signals.compute(columns)) == set(SIGNALS)
+
+
+def test_the_exact_variation_of_each_gap_is_its_largest_and_its_mean() -> None:
+    columns = of_log_ratios([0.1, 0.2], [0.3])
+    sums, largest = np.array([0.6, 0.1]), np.array([0.4, 0.1])
+    given = {f"sum_tv_{gap}": sums for gap in GAPS} | {f"max_tv_{gap}": largest for gap in GAPS}
+    computed = batch_signals.compute(with_columns(columns, given))
+    for gap in GAPS:
+        assert computed[f"{gap}_exact_tv_max"] == pytest.approx(0.4)
+        assert computed[f"{gap}_exact_tv_mean"] == pytest.approx(0.7 / 3)
 
 
 def test_signals_of_inputs_not_given_are_absent() -> None:

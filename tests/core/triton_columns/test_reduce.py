@@ -307,7 +307,7 @@ def test_an_unknown_backend_is_rejected_by_name() -> None:
 COMPILE = """
 from trmon_client.core.triton_columns import kernel, reduce
 
-constants = {"THREE": True, "HAS_ADVANTAGES": True, "CLIP_LOW": 0.2, "CLIP_HIGH": 0.2}
+constants = {"THREE": True, "HAS_ADVANTAGES": True, "CLIP_LOW": 0.2, "CLIP_HIGH": 0.2, "CLIP_DUAL": 3.0}
 constants |= {"N_TILES": reduce.SHORT, "TILE": reduce.TILE, "THREADS": reduce.TILE // reduce.PER_THREAD}
 types = dict.fromkeys(("n_sequences", "horizon"), "i32") | {"table_ptr": "*fp64", "counter_ptr": "*i32"}
 types |= {"mask_ptr": "*u8", "advantage_ptr": "*fp32", "edges_ptr": "*fp32"}

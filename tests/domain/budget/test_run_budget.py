@@ -149,6 +149,26 @@ def test_the_split_has_bounds_means_and_exact_values() -> None:
     assert found.is_replayed
 
 
+SAMPLED = {"staleness_prob_diff_max": 0.1, "mismatch_prob_diff_max": 0.3, "staleness_tv_is": 0.01, "mismatch_tv": 0.02}
+
+
+def test_with_the_logits_of_all_three_the_split_is_exact_and_says_so() -> None:
+    exact = {
+        f"{gap}_exact_tv_{stem}": x for gap, x in (("staleness", 0.2), ("mismatch", 0.6)) for stem in ("max", "mean")
+    }
+    found = policy_split(SAMPLED | exact, is_replayed=False)
+    assert (found.alpha_0, found.alpha_1, found.mean_staleness, found.mean_mismatch) == (0.2, 0.6, 0.2, 0.6)
+    assert found.note.startswith("Exact at the sampled positions")
+
+
+def test_where_the_mismatch_pair_holds_staleness_the_split_is_unknown_and_says_why() -> None:
+    found = policy_split(SAMPLED | {"engine_lag": 1.0}, is_replayed=False)
+    unknown = (found.alpha_0, found.alpha_1, found.mismatch_share, found.mean_staleness, found.mean_mismatch)
+    assert all(math.isnan(value) for value in unknown)
+    assert found.note.endswith("the mismatch pair holds staleness too.")
+    assert not policy_split(SAMPLED | {"engine_lag": 0.0}, is_replayed=False).note
+
+
 def test_what_was_not_sent_is_nan() -> None:
     found = policy_split({"mismatch_prob_diff_max": 0.3}, is_replayed=False)
     assert found.alpha_1 == 0.3

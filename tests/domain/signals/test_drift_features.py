@@ -11,12 +11,12 @@ import pytest
 
 from trmon.domain.signals.drift_features import (
     describe_drift,
-    engine_lag,
     k3_excess,
     ppl_shifts,
     ratio_shift,
     staleness_lag,
 )
+from trmon_client.core.bounds import engine_lag
 from trmon_client.core.columns import Columns, SequenceMatrix
 from trmon_client.core.statistics import columns
 

@@ -16,6 +16,7 @@ from trmon.domain.findings.configuration import config_number
 from trmon.domain.findings.verdict import Found, Judgement
 from trmon.domain.signals.history import History
 from trmon_client.core.bounds import AlphaSplit
+from trmon_client.core.column_schema import GAPS
 from trmon_client.core.policies.policy import Policy
 
 ESS_LAG = 50.0
@@ -223,8 +224,10 @@ class PolicySplit:
     """Lower bounds of the worst-case TVs of [3P] and mean TVs per token; nan where a policy was not sent.
 
     `alpha_0` (staleness) and `alpha_1` (mismatch) are bounded by the largest difference of a token's probabilities;
-    `mean_*` estimate the mean TV, the one of staleness by importance weights. `exact_max` and `exact_mean` are the TVs
-    from logits, of the pair whose logits were sent. `is_replayed`: routing replay hides alpha, it does not shrink it.
+    `mean_*` estimate the mean TV, the one of staleness by importance weights. With the logits of all three policies
+    both are exact TVs of the sampled positions. `exact_max` and `exact_mean` are the TVs from logits, of the pair whose
+    logits were sent. `note` says so, or why the split is unknown. `is_replayed`: routing replay hides alpha, it does
+    not shrink it.
     """
 
     alpha_0: float
@@ -234,14 +237,26 @@ class PolicySplit:
     mean_mismatch: float
     exact_max: float
     exact_mean: float
+    note: str
     is_replayed: bool
+
+
+HOLDS_STALENESS = (
+    "Unknown: by the stated versions (old_version, else trainer_version) old_logprobs are of other weights than the "
+    "rollout's, so that the mismatch pair holds staleness too."
+)
+EXACT_GAPS = "Exact at the sampled positions, from the logits of all three policies."
 
 
 def policy_split(signals: Mapping[str, float], *, is_replayed: bool) -> PolicySplit:
     """Return the split of a step's signals. Source: [3P] theorem 2; formulas, sections 7 and 11."""
     alphas = AlphaSplit.of_signals(signals)
-    names = ("staleness_tv_is", "mismatch_tv", "tv_max", "tv_mean")
-    mean_staleness, mean_mismatch, exact_max, exact_mean = (signals.get(name, math.nan) for name in names)
+    holds_staleness = signals.get("engine_lag", 0.0) > 0
+    means = ("staleness_tv_is", "mismatch_tv")
+    if alphas.is_exact:
+        means = ("staleness_exact_tv_mean", "mismatch_exact_tv_mean")
+    mean_staleness, mean_mismatch = (math.nan if holds_staleness else signals.get(name, math.nan) for name in means)
+    exact_max, exact_mean = (signals.get(name, math.nan) for name in ("tv_max", "tv_mean"))
     return PolicySplit(
         alpha_0=alphas.staleness,
         alpha_1=alphas.mismatch,
@@ -250,6 +265,7 @@ def policy_split(signals: Mapping[str, float], *, is_replayed: bool) -> PolicySp
         mean_mismatch=mean_mismatch,
         exact_max=exact_max,
         exact_mean=exact_mean,
+        note=HOLDS_STALENESS if holds_staleness else EXACT_GAPS if alphas.is_exact else "",
         is_replayed=is_replayed,
     )
 
@@ -267,6 +283,7 @@ BUDGET_SIGNALS = tuple(
     dict.fromkeys(
         (
             *(f"{pair}_{stem}" for pair in PAIRS_READ for stem in PAIR_STEMS),
+            *(f"{gap}_exact_tv_{stem}" for gap in GAPS for stem in ("max", "mean")),
             *("staleness_tv_is", "tv_max", "tv_mean", "minorizer", "minorizer_vacuous", "bound_adaptive"),
             *("max_vio", "ref_kl", "update_norm", "response_length_mean", "clip_fraction", "grad_variance"),
             *LR_NAMES,

@@ -11,9 +11,9 @@ from trmon.domain.batches.assembly import ClosedBatch, merge_columns
 from trmon.domain.batches.batch import BatchRow, Quarantined
 from trmon.domain.messages import StoredReport
 from trmon.domain.pipeline.state import PassContext, PipelineState
-from trmon.domain.signals.drift_features import columns_signals, engine_lag, staleness_lag
+from trmon.domain.signals.drift_features import columns_signals, staleness_lag
 from trmon_client.core import bounds
-from trmon_client.core.bounds import AlphaSplit
+from trmon_client.core.bounds import AlphaSplit, engine_lag
 from trmon_client.core.columns import Columns
 
 
@@ -63,8 +63,8 @@ def merge_reports(closing: ClosingBatch) -> MergedBatch:
 def measure_batch(columns: Columns) -> dict[str, float]:
     """Return the signals of a batch by name, with the drift features and the error bounds."""
     found = columns_signals(columns)
-    found["alpha_mismatch_share"] = AlphaSplit.of_signals(found).mismatch_share
     found["engine_lag"] = engine_lag(columns)
+    found["alpha_mismatch_share"] = AlphaSplit.of_signals(found).mismatch_share
     found["staleness_lag"] = staleness_lag(columns, version_lag=found.get("version_lag_max", math.nan))
     try:
         limits = bounds.batch_bounds(columns)

@@ -60,8 +60,8 @@ _ROWS: tuple[tuple[str, str, str, str], ...] = (
     (
         "alpha_mismatch_share",
         "fraction",
-        "Share of engine mismatch in the drift's lower bounds; nan without three policies",
-        "alpha_1/(alpha_0 + alpha_1), alpha >= prob_diff_max",
+        "Share of engine mismatch in the drift's lower bounds; nan without three policies or with an engine_lag",
+        "alpha_1/(alpha_0 + alpha_1), alpha >= exact_tv_max, else prob_diff_max",
     ),
     ("engine_lag", "versions", "Versions between the two sides of the pair rules read; 0 is one", "pi_old - mu"),
     (

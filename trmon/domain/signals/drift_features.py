@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from trmon_client.core.bounds import engine_lag
 from trmon_client.core.column_schema import Pair
 from trmon_client.core.columns import Columns, SequenceMatrix
 from trmon_client.core.signals import batch_signals
@@ -67,22 +68,6 @@ def ppl_shifts(sequences: SequenceMatrix) -> dict[str, float]:
         f"{pair}_ppl_shift": _over_standard_error(mean, math.sqrt(max(square - mean * mean, 0.0) / n))
         for pair, mean, square in zip(pairs, means, squares, strict=True)
     }
-
-
-def engine_lag(columns: Columns) -> float:
-    """Return the lag in weight versions between the two sides of the pair that rules read; 0 means equal weights.
-
-    The two sides of the mismatch pair have equal weights by definition, unless the versions that the trainer states
-    differ. Those of the total pair have if no version is stated: then engine drift and lag cannot be separated.
-    Returns: versions; NaN if no pair compares the engines.
-    Source: formulas, sections 1 and 9.
-    """
-    has_mismatch = "mismatch" in columns.pairs
-    numerator = columns.old_version if has_mismatch and columns.old_version is not None else columns.trainer_version
-    if numerator is None or "version_min" not in columns:
-        return 0.0 if has_mismatch or "total" in columns.pairs else math.nan
-    versions = columns["version_min"][(columns["n_tokens"] > 0) & (columns["version_min"] >= 0)]
-    return float(np.max(numerator - versions)) if len(versions) else math.nan
 
 
 def staleness_lag(columns: Columns, *, version_lag: float) -> float:

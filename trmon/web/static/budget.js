@@ -53,6 +53,7 @@ function split({ split: found, minorizer, minorizer_vacuous: vacuous }) {
     "Where the drift comes from",
     "Total variation of tokens: the largest seen, a lower bound of the worst case, and the mean.",
     table(["policies", "at least", "mean"], rows),
+    found.note && h("p", {}, found.note),
     found.mismatch_share !== null && h("p", {}, `Mismatch makes ${percent(found.mismatch_share)} of the sum of the bounds.`),
     found.is_replayed && h("p", {}, "Routing is replayed, which hides the difference of the routers and does not reduce it."),
     minorizer !== null &&

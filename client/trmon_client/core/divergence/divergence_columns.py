@@ -5,7 +5,7 @@ Both return the divergence columns of a batch, which `with_divergences` adds to 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
@@ -18,13 +18,17 @@ from trmon_client.core.columns import Columns
 from trmon_client.core.divergence import topk_certificate
 from trmon_client.core.divergence.logits import (
     BLOCK_ELEMENTS,
+    GAP_SIDES,
+    KL_PAIRS,
+    ROLLOUT,
     CheckedLogits,
     LogitSource,
     check_logits,
     common_device,
     logit_source,
     per_token,
-    target,
+    trainer_sides,
+    variations_of,
 )
 from trmon_client.core.divergence.vocabulary_sums import DivergenceSums, Softmax, VocabularyShards
 from trmon_client.core.inputs.checked_inputs import with_one_position
@@ -33,6 +37,7 @@ REDUCTIONS: dict[str, tuple[str, ...]] = {
     "kl": ("max", "sum", "argmax"),
     "reverse_kl": ("max", "sum"),
     "tv": ("max", "sum"),
+    **dict.fromkeys(GAP_SIDES, ("max", "sum")),
     "entropy_rollout": ("sum",),
     "entropy": ("sum",),
     "pi_squared": ("sum",),
@@ -40,10 +45,10 @@ REDUCTIONS: dict[str, tuple[str, ...]] = {
 """The reductions of each quantity; a column is named `<reduction>_<quantity>`."""
 
 
-def quantities_of(*, tv: bool, pi_squared: bool) -> tuple[str, ...]:
-    """Return the quantities to compute, in the order of `REDUCTIONS`."""
-    on_request = {"tv": tv, "pi_squared": pi_squared}
-    return tuple(quantity for quantity in REDUCTIONS if on_request.get(quantity, True))
+def quantities_of(variations: Iterable[str], *, pi_squared: bool) -> tuple[str, ...]:
+    """Return the quantities to compute, in the order of `REDUCTIONS`. Args: variations: the total variations."""
+    left_out = {"tv", *GAP_SIDES, "pi_squared"} - {*variations, *(("pi_squared",) if pi_squared else ())}
+    return tuple(quantity for quantity in REDUCTIONS if quantity not in left_out)
 
 
 def reduce_divergences(by_quantity: dict[str, Array], *, mask: Array, kl_is: KlIs, kl_pair: Pair) -> Columns:
@@ -78,23 +83,24 @@ def _reduce(array: Array, *, mask: Array, name: str) -> Array:
 
 
 def blockwise_divergences(
-    logits: CheckedLogits, *, rollout: str, target: str, tv: bool, pi_squared: bool = False
+    logits: CheckedLogits, *, target: str, variations: Mapping[str, tuple[str, str]], pi_squared: bool = False
 ) -> dict[str, Array]:
     """Return the divergences at counting tokens, float64 [B, T] by quantity; other entries are undefined.
 
-    Args: rollout, target: the argument names of the logits of mu and of the trainer; tv: also total variation;
-        pi_squared: also the trainer's sum of squared probabilities.
+    Args: target: the argument of the trainer's logits whose divergences from mu's are computed; variations: those of
+        each total variation; pi_squared: also the trainer's sum of squared probabilities.
     Source: formulas, section 4.
     """
-    quantities = quantities_of(tv=tv, pi_squared=pi_squared)
+    quantities = quantities_of(variations, pi_squared=pi_squared)
     empty = functions_of(logits.mask).empty
     found = {quantity: empty(logits.mask.shape, "f8", logits.device) for quantity in quantities}
     with np.errstate(all="ignore"):
         for block in logits.blocks():
-            p, q = (Softmax.of(logits.read(name, block)) for name in (rollout, target))
-            computed = DivergenceSums.of(p, q, squares=pi_squared).divergences()
-            if tv:
-                computed["tv"] = p.xp.sum(p.xp.abs(p.probabilities() - q.probabilities()), -1) / 2
+            policies = {name: Softmax.of(logits.read(name, block)) for name in logits.by_name}
+            computed = DivergenceSums.of(policies[ROLLOUT], policies[target], squares=pi_squared).divergences()
+            for quantity, sides in variations.items():
+                p, q = (policies[name] for name in sides)
+                computed[quantity] = p.xp.sum(p.xp.abs(p.probabilities() - q.probabilities()), -1) / 2
             for quantity, array in found.items():
                 array[block] = to_computable(computed[quantity], logits.device)
     return found
@@ -132,7 +138,8 @@ class StreamedLogits:
                         whole = DivergenceSums.of_arrays([array[block] for array in sums.arrays()])
                         halves[block] += whole.half_distance(a, b)
                 found["tv"] = shards.added(halves)
-        return {name: found[name].reshape(self.mask.shape) for name in quantities_of(tv=tv, pi_squared=pi_squared)}
+        quantities = quantities_of(("tv",) if tv else (), pi_squared=pi_squared)
+        return {name: found[name].reshape(self.mask.shape) for name in quantities}
 
     def _sums(self, *, squares: bool) -> DivergenceSums:
         """Return the sums over this process's part of the vocabulary, [B T] each."""
@@ -192,7 +199,8 @@ def exact(
     """Return the exact divergence columns of B sequences, with O(tokens) memory and one block beside the logits.
 
     Args: rollout_logits, and either logits (pi; the pair is total) or old_logits (pi_old; mismatch): [B, T, V] torch
-        or numpy of any floating dtype and strides, temperature applied. A probability below 1e-308 is 0.
+        or numpy of any floating dtype and strides, temperature applied. A probability below 1e-308 is 0. With both the
+        pair is total, and the total variations of both gaps, mismatch and staleness, come too.
         mask: [B, T], nonzero where a token is valid, see `checked_inputs.valid_mask`.
         support: bool [V] or [B, T, V], outside which neither policy has mass; tv: also total variation.
         sum_pi_squared: also the trainer's sum over the vocabulary of squared probabilities, for `signals` of gradients.
@@ -203,11 +211,12 @@ def exact(
     Errors: ValueError naming the argument, its shape or dtype and the expected one; values never raise.
     Source: formulas, section 4.
     """
-    name, trainer_logits, pair = target(logits=logits, old_logits=old_logits)
+    sides = trainer_sides(logits=logits, old_logits=old_logits)
     compute = _implementation(backend, sum_pi_squared=sum_pi_squared)
-    inputs = check_logits({"rollout_logits": rollout_logits, name: trainer_logits}, mask=mask, support=support)
-    divergences = compute(inputs, rollout="rollout_logits", target=name, tv=tv)
-    return reduce_divergences(divergences, mask=inputs.mask, kl_is="exact", kl_pair=pair)
+    inputs = check_logits({ROLLOUT: rollout_logits, **sides}, mask=mask, support=support)
+    target = next(iter(sides))
+    divergences = compute(inputs, target=target, variations=variations_of(inputs.by_name, tv=tv))
+    return reduce_divergences(divergences, mask=inputs.mask, kl_is="exact", kl_pair=KL_PAIRS[target])
 
 
 def exact_streamed(
@@ -222,7 +231,8 @@ def exact_streamed(
 ) -> Columns:
     """Return the columns of `exact` from tiles: of hidden states, or of a vocabulary that the ranks of a group share.
 
-    Args: rollout_logits, and either logits or old_logits: `HiddenStates`, or logits [B, T, V]; mask: [B, T].
+    Args: rollout_logits, and logits, old_logits or both: `HiddenStates`, or logits [B, T, V]; mask: [B, T]. For both,
+        each gap is read and exchanged as the first pair is.
         group: a torch.distributed group whose ranks call together with the same mask, each with its own disjoint part
         of the vocabulary, of any size. They exchange ten float64 numbers a token once, and one more for tv.
         tv: also total variation, by a second pass, which projects hidden states again.
@@ -230,18 +240,21 @@ def exact_streamed(
     Errors: ValueError naming the argument, its shape or dtype and the expected one, before ranks exchange anything.
     Source: formulas, section 4.
     """
-    name, trainer_logits, pair = target(logits=logits, old_logits=old_logits)
-    sources = {
-        key: logit_source(key, given) for key, given in (("rollout_logits", rollout_logits), (name, trainer_logits))
-    }
-    rollout, trainer = sources.values()
-    if rollout.shape != trainer.shape:
-        raise ValueError(f"{name} has logits of shape {trainer.shape}; expected {rollout.shape} like rollout_logits")
+    sides = trainer_sides(logits=logits, old_logits=old_logits)
+    sources = {name: logit_source(name, given) for name, given in {ROLLOUT: rollout_logits, **sides}.items()}
+    shape = sources[ROLLOUT].shape
+    for name, source in sources.items():
+        if source.shape != shape:
+            raise ValueError(f"{name} has logits of shape {source.shape}; expected {shape} like {ROLLOUT}")
     device = common_device(sources)
-    counts = per_token("mask", mask, shape=rollout.shape[:2], device=device, kinds="bif") != 0
-    streamed = StreamedLogits(rollout, trainer, counts, device)
-    divergences = streamed.divergences(VocabularyShards(group), tv=tv, pi_squared=sum_pi_squared)
-    return reduce_divergences(divergences, mask=counts, kl_is="exact", kl_pair=pair)
+    counts = per_token("mask", mask, shape=shape[:2], device=device, kinds="bif") != 0
+    shards, target = VocabularyShards(group), next(iter(sides))
+    streamed = StreamedLogits(sources[ROLLOUT], sources[target], counts, device)
+    divergences = streamed.divergences(shards, tv=tv, pi_squared=sum_pi_squared)
+    for quantity, (first, second) in variations_of(sources, tv=False).items():
+        gap = StreamedLogits(sources[first], sources[second], counts, device)
+        divergences[quantity] = gap.divergences(shards, tv=True, pi_squared=False)["tv"]
+    return reduce_divergences(divergences, mask=counts, kl_is="exact", kl_pair=KL_PAIRS[target])
 
 
 def topk_lower_bound(
@@ -264,13 +277,16 @@ def topk_lower_bound(
     Errors: ValueError naming the argument, its shape or dtype and the expected one; values never raise.
     Source: formulas, section 4.
     """
-    name, trainer_logits, pair = target(logits=logits, old_logits=old_logits)
-    inputs = check_logits({name: trainer_logits}, mask=mask)
+    sides = trainer_sides(logits=logits, old_logits=old_logits)
+    if len(sides) > 1:
+        raise ValueError("top-k log-probs bound the KL of one pair; expected logits or old_logits, got both")
+    (name,) = sides
+    inputs = check_logits(sides, mask=mask)
     topk = _topk(inputs, ids=topk_ids, logprobs=topk_logprobs, sampled_ids=token_ids, sampled_logprobs=rollout_logprobs)
     if topk.is_rejected(inputs.mask):
         return Columns({"n_tokens": functions_of(inputs.mask).sum(inputs.mask, -1)}, kl_is="sampled")
     bounds = topk_certificate.lower_bounds(inputs, target=name, topk=topk)
-    return reduce_divergences({"kl": bounds}, mask=inputs.mask, kl_is="lower_bound", kl_pair=pair)
+    return reduce_divergences({"kl": bounds}, mask=inputs.mask, kl_is="lower_bound", kl_pair=KL_PAIRS[name])
 
 
 def with_divergences(columns: Columns, divergences: Columns) -> Columns:

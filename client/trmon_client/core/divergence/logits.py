@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -83,15 +83,29 @@ def check_logits(given: dict[str, Any], *, mask: Any, support: Any = None) -> Ch
     return CheckedLogits(by_name, mask, device, _support(support, shape=shape, device=device))
 
 
-def target(*, logits: Any, old_logits: Any) -> tuple[str, Any, Pair]:
-    """Return the argument name of the logits of the trainer, the logits, and the pair of their KL.
+ROLLOUT = "rollout_logits"
+KL_PAIRS: dict[str, Pair] = {"logits": "total", "old_logits": "mismatch"}
+"""The pair of the KL to rollout_logits, by the argument of the trainer's logits."""
+GAP_SIDES = {"tv_mismatch": (ROLLOUT, "old_logits"), "tv_staleness": ("old_logits", "logits")}
+"""The logits whose total variation is that of a gap; the logits of all three policies are given for them."""
 
-    Errors: ValueError unless exactly one is given, because columns hold the KL of one pair.
+
+def trainer_sides(*, logits: Any, old_logits: Any) -> dict[str, Any]:
+    """Return the given logits of the trainer by argument; the KL is of the first. Errors: ValueError without any."""
+    given = {"logits": logits, "old_logits": old_logits}
+    found = {name: value for name, value in given.items() if value is not None}
+    if not found:
+        raise ValueError("logits (KL of total) or old_logits (KL of mismatch) is required; got neither")
+    return found
+
+
+def variations_of(names: Collection[str], *, tv: bool) -> dict[str, tuple[str, str]]:
+    """Return the logits of each total variation to compute by its quantity: that of the KL, and those of the gaps.
+
+    Args: names: of the given logits, in the order of `trainer_sides` after the rollout's.
     """
-    if (logits is None) == (old_logits is None):
-        got = "neither" if logits is None else "both"
-        raise ValueError(f"one of logits (KL of total) and old_logits (KL of mismatch) is required; got {got}")
-    return ("logits", logits, "total") if old_logits is None else ("old_logits", old_logits, "mismatch")
+    target = next(name for name in names if name != ROLLOUT)
+    return ({"tv": (ROLLOUT, target)} if tv else {}) | (GAP_SIDES if len(names) > 2 else {})
 
 
 def per_token(name: str, value: Any, *, shape: tuple[int, ...], device: Device, kinds: str) -> Array:

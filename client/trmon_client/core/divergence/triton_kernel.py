@@ -11,12 +11,14 @@ gamma(eps) = eps exp(eps) - expm1(eps), which are both sums of positive terms fo
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import torch
 import triton
 import triton.language as tl
 
 from trmon_client.core.arrays import Array
-from trmon_client.core.divergence.logits import CheckedLogits
+from trmon_client.core.divergence.logits import ROLLOUT, CheckedLogits
 from trmon_client.core.triton_functions import added, fast_exp, highest, on_device_of
 
 TILE, PER_THREAD, N_WARPS, MAX_REGISTERS = 512, 8, 2, 72
@@ -37,15 +39,27 @@ SUMS = ("top_a", "top_b", "shift", "z", "w", "z_eps", "w_eps", "z_phi", "z_gamma
 is -inf where p alone, `w_eps` inf where q alone can sample a token."""
 
 
-def triton_divergences(logits: CheckedLogits, *, rollout: str, target: str, tv: bool) -> dict[str, Array]:
+def triton_divergences(
+    logits: CheckedLogits, *, target: str, variations: Mapping[str, tuple[str, str]]
+) -> dict[str, Array]:
     """Return the divergences at counting tokens, float64 [B, T] by quantity; NaN elsewhere.
 
-    Args: rollout, target: the argument names of the logits of mu and of the trainer; tv: also total variation, by a
-        second pass.
+    Args: target: the argument of the trainer's logits whose divergences from mu's are computed; variations: those of
+        each total variation, by a second pass over them.
     Errors: ValueError naming logits that are not tensors, or are float64.
     Source: formulas, section 4.
     """
-    a, b = (_tensor(name, logits.by_name[name]) for name in (rollout, target))
+    sums = _token_sums(logits, (ROLLOUT, target), tv="tv" in variations)
+    found = _divergences_from_sums(dict(zip(SUMS, sums, strict=True)))
+    for quantity, sides in variations.items():
+        of_sides = sums if quantity == "tv" else _token_sums(logits, sides, tv=True)
+        found[quantity] = of_sides[SUMS.index("tv")]
+    return {quantity: array if array.is_cuda else array.numpy() for quantity, array in found.items()}
+
+
+def _token_sums(logits: CheckedLogits, sides: tuple[str, str], *, tv: bool) -> Array:
+    """Return `SUMS` of the tokens of both sides, [sums, B, T]; NaN at tokens that do not count."""
+    a, b = (_tensor(name, logits.by_name[name]) for name in sides)
     sums = torch.full((len(SUMS), *a.shape[:2]), torch.nan, dtype=torch.float64, device=a.device)
     mask = torch.as_tensor(logits.mask, device=a.device).contiguous()
     has_support = logits.support is not None
@@ -64,10 +78,7 @@ def triton_divergences(logits: CheckedLogits, *, rollout: str, target: str, tv: 
                 num_warps=N_WARPS,
                 maxnreg=MAX_REGISTERS,
             )
-    divergences = _divergences_from_sums(dict(zip(SUMS, sums, strict=True)))
-    if tv:
-        divergences["tv"] = sums[SUMS.index("tv")]
-    return {quantity: array if array.is_cuda else array.numpy() for quantity, array in divergences.items()}
+    return sums
 
 
 def _tensor(name: str, array: Array) -> Array:

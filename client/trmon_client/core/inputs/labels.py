@@ -6,7 +6,7 @@ import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from numbers import Integral
+from numbers import Number
 from typing import Any
 
 import numpy as np
@@ -26,11 +26,14 @@ INT64 = np.iinfo(np.int64)
 
 
 def group_labels(labels: Any, device: Device) -> Array:
-    """Return labels as int64 [B]: 64-bit integers unchanged, other values hashed.
+    """Return labels as int64 [B]: 64-bit integers unchanged, names hashed.
 
-    Args: labels: tensor, array or list of integers, strings, bytes or objects with a unique `str`.
+    Args: labels: tensor, array or list of whole numbers, strings, bytes or objects with a unique `str`.
+    Errors: ValueError for numbers that are not whole, None, and floating tensors, whose values would be awaited.
     Source: formulas, section 3.
     """
+    if is_tensor(labels) and dtype_kind(labels) == "f":
+        raise ValueError(f"group_ids has dtype {labels.dtype}; expected whole numbers: pass group_ids.long()")
     if hasattr(labels, "dtype") and dtype_kind(labels) == "i" and not str(labels.dtype).endswith("uint64"):
         array = to_computable(labels, device)
         return array.long() if is_tensor(array) else array.astype(np.int64, copy=False)
@@ -39,8 +42,11 @@ def group_labels(labels: Any, device: Device) -> Array:
 
 
 def _label(value: Any) -> int:
-    if isinstance(value, Integral) and INT64.min <= int(value) <= INT64.max:
-        return int(value)
+    is_number = isinstance(value, Number)
+    if value is None or (is_number and (isinstance(value, complex) or value % 1 != 0)):
+        raise ValueError(f"group_ids has {value!r}; expected whole numbers, or names, one for each prompt")
+    if is_number and INT64.min <= (number := int(value)) <= INT64.max:
+        return number
     name = value if isinstance(value, bytes) else str(value).encode(errors="surrogatepass")
     return int.from_bytes(blake2b(name).digest()[:8], "little", signed=True)
 

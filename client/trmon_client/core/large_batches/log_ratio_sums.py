@@ -29,10 +29,11 @@ from trmon_client.core.reduction.token_terms import (
     RATIOS,
     TRUNCATION,
     ClipRange,
-    clip_columns,
-    clip_counts,
+    ClipTokens,
     clipped_pair,
+    counted_both,
     pairs_of,
+    times,
 )
 
 
@@ -64,11 +65,13 @@ def log_ratio_sums(
             found["n_clamped"] = ratio.n_above(MAX_ABS_EXPONENT) + ratio.n_below(-MAX_ABS_EXPONENT)
         if given.advantages is not None and pair == clipped_pair(pairs):
             # If clip.low >= 1 the bound is NaN or -inf, which no ratio is below.
-            high, low = float(np.log1p(clip.high)), float(np.log1p(-clip.low))
+            high, low, dual = float(np.log1p(clip.high)), float(np.log1p(-clip.low)), math.log(clip.dual)
             if given.advantages.ndim == 1:
-                found |= clip_counts(ratio.n_above(high), ratio.n_below(low), advantages=given.advantages)
+                numbers = ClipTokens(ratio.n_above(high), ratio.n_below(low), ratio.n_above(dual), block.n_tokens)
+                found |= numbers.columns(given.advantages, both=times)
             else:
-                found |= clip_columns(NUMPY, ratio.d > high, ratio.d < low, advantages=given.advantages, axis=-1)
+                tokens = ClipTokens(ratio.d > high, ratio.d < low, ratio.d > dual, block.valid)
+                found |= tokens.columns(given.advantages, both=counted_both(NUMPY, -1))
         found |= {name: by_stem[stem] for stem, name in NAMES[pair].items() if stem in by_stem}
         histograms[pair] = histogram_in_place(d, n_absent=d.size - int(block.n_tokens.sum()))
     return BlockSums(row_block.rows, found | sequence_labels(given, valid=block.valid), histograms)

@@ -24,14 +24,16 @@ from trmon_client.core.reduction.token_terms import (
     MAX_ABS_EXPONENT,
     TRUNCATION,
     ClipRange,
+    ClipTokens,
     TokenBlock,
     TokenRatios,
     clamp_log_ratio,
-    clip_columns,
     clipped_pair,
+    counted_both,
     k3,
     rollout_pair,
     time_last,
+    times,
 )
 
 
@@ -102,11 +104,15 @@ def reduce_block(inputs: CheckedInputs, *, clip: ClipRange) -> Columns:
             sequence["n_prob_diff_half"] = n_half[ratios.pairs.index(of_rollout)]
             sequence["n_positive"] = n_positive(inputs, n_invalid=sequence["n_invalid"])
         if inputs.advantages is not None:
-            advantages = inputs.advantages
             dev = ratios.dev[ratios.pairs.index(clipped_pair(ratios.pairs))]
-            per_sequence = advantages if tokens.axis == -2 else advantages[:, None]
-            signs = time_last(advantages, axis=tokens.axis) if advantages.ndim == 2 else per_sequence
-            sequence |= clip_columns(tokens.xp, dev > clip.high, dev < -clip.low, advantages=signs, axis=tokens.axis)
+            flags = dev > clip.high, dev < -clip.low, dev > clip.dual - 1.0
+            if inputs.advantages.ndim == 2:
+                advantages, both = time_last(inputs.advantages, axis=tokens.axis), counted_both(tokens.xp, tokens.axis)
+                sequence |= ClipTokens(*flags, tokens.valid).columns(advantages, both=both)
+            else:
+                above, below, far = (tokens.xp.count(flag, tokens.axis) for flag in flags)
+                numbers = ClipTokens(above, below, far, sequence["n_tokens"])
+                sequence |= numbers.columns(inputs.advantages, both=times)
         counts = dict(zip(ratios.pairs, histograms(ratios.d, valid=tokens.valid), strict=True))
     values |= {name: tokens.xp.cast(array, COLUMNS[name].dtype) for name, array in sequence.items()}
     values |= sequence_labels(inputs, valid=time_last(tokens.valid, axis=tokens.axis))

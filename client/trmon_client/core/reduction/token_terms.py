@@ -6,9 +6,8 @@ fastest to reduce. Terms are exactly 0 at tokens that are not valid.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import partial
 
 from trmon_client.core.arrays import Array, Arrays
 from trmon_client.core.column_schema import PAIRS, Pair, primary
@@ -143,10 +142,11 @@ def k3(xp: Arrays, d: Array, dev: Array) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class ClipRange:
-    """PPO clips rho to [1 - low, 1 + high]."""
+    """PPO clips rho to [1 - low, 1 + high]; with dual clip the loss of A < 0 stops growing at rho = `dual`."""
 
     low: float = 0.2
     high: float = 0.2
+    dual: float = 3.0
 
 
 DEFAULT_CLIP = ClipRange()
@@ -157,33 +157,43 @@ def clipped_pair(pairs: tuple[Pair, ...]) -> Pair:
     return "staleness" if "staleness" in pairs else primary(pairs)
 
 
-def clip_columns(xp: Arrays, above: Array, below: Array, *, advantages: Array, axis: int) -> dict[str, Array]:
-    """Return the number of tokens for which PPO's min takes the clipped branch, and of unclipped ones out of range.
+@dataclass(frozen=True, slots=True)
+class ClipTokens:
+    """The tokens whose rho of the clipped pair is above 1 + high, below 1 - low, or above dual, and the valid ones.
 
-    Args: above, below: bool, rho of the clipped pair is above 1 + high, or below 1 - low, and the token is valid;
-        advantages: of a shape that broadcasts to theirs; axis: the time axis.
-    Source: [TRM] 4.1; formulas, section 3.
+    Flags, [..., T], or their numbers in each sequence, [B].
     """
-    count = partial(xp.count, axis=axis)
-    gain, loss = advantages > 0, advantages < 0
-    leaked_high = above & loss
-    return {
-        "n_clipped": count((above & gain) | (below & loss)),
-        "n_leaked": count(leaked_high | (below & gain)),
-        "n_leaked_high": count(leaked_high),
-    }
+
+    above: Array
+    below: Array
+    far: Array
+    valid: Array
+
+    def columns(self, advantages: Array, *, both: Callable[[Array, Array], Array]) -> dict[str, Array]:
+        """Return `column_schema.CLIP_STEMS`, by the sign of the advantage: of NaN there is none.
+
+        Args: advantages: of a shape that broadcasts to the tokens'; both: returns the number of tokens, [B], that are
+            among some and have a sign; `times` for numbers.
+        Source: [TRM] 4.1; dual clip: Ye et al., arXiv 1912.09729, eq. 5; formulas, section 3.
+        """
+        gain, loss = advantages > 0, advantages < 0
+        clipped_high, leaked_high = both(self.above, gain), both(self.above, loss)
+        return {
+            "n_clipped": clipped_high + both(self.below, loss),
+            "n_leaked": leaked_high + both(self.below, gain),
+            "n_leaked_high": leaked_high,
+            "n_clipped_high": clipped_high,
+            "n_dual_clipped": both(self.far, loss),
+            "n_positive_advantage": both(self.valid, gain),
+            "n_negative_advantage": both(self.valid, loss),
+        }
 
 
-def clip_counts(n_above: Array, n_below: Array, *, advantages: Array) -> dict[str, Array]:
-    """Return the columns of `clip_columns` for one advantage per sequence, [B].
+def times(n: Array, sign: Array) -> Array:
+    """Return the number of a sequence's tokens where its advantage has the sign."""
+    return n * sign
 
-    Args: n_above, n_below: the number of tokens with rho above 1 + high, and below 1 - low.
-    Source: [TRM] 4.1; formulas, section 3.
-    """
-    gain, loss = advantages > 0, advantages < 0
-    leaked_high = n_above * loss
-    return {
-        "n_clipped": n_above * gain + n_below * loss,
-        "n_leaked": leaked_high + n_below * gain,
-        "n_leaked_high": leaked_high,
-    }
+
+def counted_both(xp: Arrays, axis: int) -> Callable[[Array, Array], Array]:
+    """Return the function that counts the tokens of each sequence that are flagged and whose advantage has a sign."""
+    return lambda flags, sign: xp.count(flags & sign, axis)

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from trmon_client.core.column_schema import GAPS
 from trmon_client.core.columns import Columns, SequenceMatrix
 from trmon_client.core.reduction.sequences import SUM_LOGP, SUM_SQ_LOGP
 from trmon_client.core.reduction.token_terms import RATIOS, rollout_pair
@@ -80,13 +81,28 @@ def compute_of_sequences(sequences: SequenceMatrix) -> dict[str, float]:
 def _token_fractions(sequences: SequenceMatrix) -> dict[str, float]:
     sums = sequences.sums
     n = sums["n_tokens"]
-    return {signal: sums[name] / n * factor for name, (signal, factor) in _PER_TOKEN_SIGNALS.items() if name in sums}
+    found = {signal: sums[name] / n * factor for name, (signal, factor) in _PER_TOKEN_SIGNALS.items() if name in sums}
+    return found | _clips_by_sign(sums)
+
+
+def _clips_by_sign(sums: dict[str, float]) -> dict[str, float]:
+    """Return what PPO clips and leaks of the tokens of each sign of the advantage; absent in older clients' reports."""
+    if "n_clipped_high" not in sums:
+        return {}
+    gain, loss = sums["n_positive_advantage"], sums["n_negative_advantage"]
+    return {
+        "clip_fraction_positive": quotient(sums["n_clipped_high"], gain),
+        "clip_fraction_negative": quotient(sums["n_clipped"] - sums["n_clipped_high"], loss),
+        "leak_fraction_positive": quotient(sums["n_leaked"] - sums["n_leaked_high"], gain),
+        "leak_fraction_negative": quotient(sums["n_leaked_high"], loss),
+    }
 
 
 _PER_TOKEN_SIGNALS = {
     "n_clipped": ("clip_fraction", 1.0),
     "n_leaked": ("leak_fraction", 1.0),
     "n_leaked_high": ("leak_high_fraction", 1.0),
+    "n_dual_clipped": ("dual_clip_fraction", 1.0),
     "sum_abs_is_dev": ("staleness_tv_is", 0.5),
     "n_token_masked": ("token_mask_rate", 1.0),
     "n_token_truncated": ("token_trunc_rate", 1.0),
@@ -187,15 +203,24 @@ def _versions(sequences: SequenceMatrix) -> dict[str, float]:
     return signals
 
 
+_LARGEST_DIVERGENCES = {
+    "kl_max": "max_kl",
+    "reverse_kl_max": "max_reverse_kl",
+    "tv_max": "max_tv",
+    **{f"{gap}_exact_tv_max": f"max_tv_{gap}" for gap in GAPS},
+}
+
+
 def _divergences(sequences: SequenceMatrix) -> dict[str, float]:
     columns = sequences.columns
     signals = {
         signal: float(sequences.of_column(name).max())
-        for signal, name in (("kl_max", "max_kl"), ("reverse_kl_max", "max_reverse_kl"), ("tv_max", "max_tv"))
+        for signal, name in _LARGEST_DIVERGENCES.items()
         if name in columns
     }
-    if "sum_tv" in columns:
-        signals["tv_mean"] = sequences.sums["sum_tv"] / sequences.sums["n_tokens"]
+    means = (("tv_mean", "sum_tv"), *((f"{gap}_exact_tv_mean", f"sum_tv_{gap}") for gap in GAPS))
+    n = sequences.sums["n_tokens"]
+    signals |= {signal: sequences.sums[name] / n for signal, name in means if name in columns}
     if "sum_kl" in columns:
         total = sequences.sums["sum_kl"]
         signals |= {"kl_mean": total / sequences.sums["n_tokens"], "kl_seq": total / len(sequences.lengths)}

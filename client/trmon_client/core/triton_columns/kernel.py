@@ -10,17 +10,17 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from trmon_client.core.column_schema import N_BINS
+from trmon_client.core.column_schema import CLIP_STEMS, N_BINS
 from trmon_client.core.reduction.token_terms import pairs_of
 from trmon_client.core.triton_columns.token_terms import (
     add_to_bins,
+    clip_counts,
     is_deviation,
     is_within_bounds,
     load,
     pair_terms,
     policy_of,
     policy_terms,
-    rollout_counts,
     sequence_counts,
     wide_probability,
     with_tile_of_zeros,
@@ -44,10 +44,11 @@ MOMENTS: tuple[str, ...] = ("sum_p", "sum_sq_p")
 CROSS_MOMENTS: tuple[str, ...] = ("sum_pq",)
 """Of each pair, likewise."""
 SEQUENCE_COUNTS: tuple[str, ...] = (
-    *("n_tokens", "n_invalid", "n_mu_zero", "n_saturated", "n_clamped", "n_clipped", "n_leaked", "n_leaked_high"),
+    *("n_tokens", "n_invalid", "n_mu_zero", "n_saturated", "n_clamped"),
+    *("n_mu_zero_unlikely", "n_unlikely", "n_positive"),
 )
-ROLLOUT_COUNTS: tuple[str, ...] = ("n_mu_zero_unlikely", "n_unlikely", "n_positive", "unused_count")
-"""Counts of the first policy, against the second."""
+CLIP_COUNTS: tuple[str, ...] = (*CLIP_STEMS, "unused_count")
+"""Counts by the sign of the advantage; without advantages all 0."""
 SEQUENCE_SUMS: tuple[str, ...] = ("sum_abs_is_dev", "sum_advantage")
 
 
@@ -60,7 +61,7 @@ def names_of_sums(policies: tuple[str, ...]) -> tuple[str, ...]:
         *(f"{policy}_{stem}" for policy in policies for stem in POLICY_SUMS),
         *(f"{policy}_{stem}" for policy in policies for stem in MOMENTS),
         *SEQUENCE_COUNTS,
-        *ROLLOUT_COUNTS,
+        *CLIP_COUNTS,
         *SEQUENCE_SUMS,
         "n_zero_tail",
     )
@@ -80,7 +81,7 @@ _N_SHARDS, _N_COUNTERS = tl.constexpr(N_SHARDS), tl.constexpr(N_BINS)
 _N_PAIR_SUMS, _N_PAIR_MAXIMA = tl.constexpr(len(PAIR_SUMS)), tl.constexpr(len(PAIR_MAXIMA))
 _N_POLICY_SUMS = tl.constexpr(len(POLICY_SUMS))
 _N_COUNTS, _N_SUMS = tl.constexpr(len(SEQUENCE_COUNTS)), tl.constexpr(len(SEQUENCE_SUMS))
-_N_ROLLOUT_COUNTS = tl.constexpr(len(ROLLOUT_COUNTS))
+_N_CLIP_COUNTS = tl.constexpr(len(CLIP_COUNTS))
 _INFINITY = tl.constexpr(float("inf"))
 
 # The code below is compiled by Triton, which supports no keyword-only arguments.
@@ -93,7 +94,8 @@ def columns_kernel(
     n_sequences, horizon,
     first_row, first_step, second_row, second_step, third_row, third_step,
     mask_row, mask_step, advantage_row, advantage_step,
-    THREE: tl.constexpr, HAS_ADVANTAGES: tl.constexpr, CLIP_LOW: tl.constexpr, CLIP_HIGH: tl.constexpr,
+    THREE: tl.constexpr, HAS_ADVANTAGES: tl.constexpr,
+    CLIP_LOW: tl.constexpr, CLIP_HIGH: tl.constexpr, CLIP_DUAL: tl.constexpr,
     N_TILES: tl.constexpr, TILE: tl.constexpr, THREADS: tl.constexpr,
 ):  # fmt: skip
     """Fill the rows of a stretch: mu, pi_old and pi are first, second and third; of two policies there is no third."""
@@ -103,7 +105,7 @@ def columns_kernel(
     two_sums, two_p, two_pp = _no_policy_terms(THREADS)
     three_sums, three_p, three_pp = _no_policy_terms(THREADS)
     counts = tl.zeros([THREADS, _N_COUNTS], tl.float32)
-    rollout = tl.zeros([THREADS, _N_ROLLOUT_COUNTS], tl.float32)
+    clips = tl.zeros([THREADS, _N_CLIP_COUNTS], tl.float32)
     sums = tl.zeros([THREADS, _N_SUMS], tl.float32)
     zero_tail = tl.full([], 0.0, tl.float32)
     # Of two policies the first pair is the only one; of three it is mismatch.
@@ -150,9 +152,8 @@ def columns_kernel(
         advantage = tl.zeros_like(d)
         if HAS_ADVANTAGES:
             advantage = load(advantage_ptr + sequence * advantage_row + offset * advantage_step, valid).to(tl.float32)
-        flags = sequence_counts(one, two, d, clipped, advantage, counted, valid, CLIP_LOW, CLIP_HIGH)
-        counts += added_rows(flags, THREADS)
-        rollout += added_rows(rollout_counts(one, two, first, second, third, counted, valid), THREADS)
+            clips += added_rows(clip_counts(clipped, advantage, valid, CLIP_LOW, CLIP_HIGH, CLIP_DUAL), THREADS)
+        counts += added_rows(sequence_counts(one, two, first, second, third, d, counted, valid), THREADS)
         zero_tail = with_tile_of_zeros(zero_tail, valid & (one[0] == 0.0), counted, index)
         sums += added_rows(tl.join(is_dev, advantage), THREADS)
         abs_d = tl.where(valid, tl.abs(d), -1.0)
@@ -178,7 +179,7 @@ def columns_kernel(
     if THREE:
         table_ptr = _store_sum(_store_sum(table_ptr, stride, three_p), stride, three_pp)
     table_ptr = _store_sums(table_ptr, stride, counts)
-    table_ptr = _store_sums(table_ptr, stride, rollout)
+    table_ptr = _store_sums(table_ptr, stride, clips)
     table_ptr = _store_sums(table_ptr, stride, sums)
     tl.store(table_ptr, zero_tail.to(tl.float64))
     table_ptr += stride

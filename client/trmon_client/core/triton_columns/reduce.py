@@ -11,7 +11,7 @@ import torch
 import triton
 
 from trmon_client.core.arrays import Array, torch_arrays
-from trmon_client.core.column_schema import N_BINS
+from trmon_client.core.column_schema import CLIP_STEMS, N_BINS
 from trmon_client.core.columns import Columns
 from trmon_client.core.histogram import ZERO_BIN, edges_on
 from trmon_client.core.inputs.checked_inputs import POLICIES, CheckedInputs, valid_tokens
@@ -25,7 +25,6 @@ TILE, PER_THREAD, N_WARPS = 128, 4, 1
 SHORT, LONG = 4, 16
 """Tiles of a stretch, which one program reduces. Two choices only: the kernel is compiled for each, because Triton 3.9
 crashes on a loop whose length it does not know."""
-CLIP_ROWS = ("n_clipped", "n_leaked", "n_leaked_high")
 ROLLOUT_ROWS = ("n_mu_zero", "n_saturated", "n_mu_zero_unlikely", "n_unlikely", "n_zero_tail", "n_positive")
 
 
@@ -110,6 +109,7 @@ def reduce_stretches(inputs: CheckedInputs, *, clip: ClipRange) -> StretchResult
                 HAS_ADVANTAGES=inputs.advantages is not None,
                 CLIP_LOW=float(clip.low),
                 CLIP_HIGH=float(clip.high),
+                CLIP_DUAL=float(clip.dual),
                 N_TILES=n_tiles,
                 TILE=TILE,
                 THREADS=TILE // PER_THREAD,
@@ -168,7 +168,7 @@ def _sequence_columns(inputs: CheckedInputs, by_row: dict[str, Array]) -> dict[s
     if len(policies) == len(POLICIES):
         found["sum_abs_is_dev"] = by_row["sum_abs_is_dev"]
     if inputs.advantages is not None:
-        found |= {name: by_row[name] for name in CLIP_ROWS}
+        found |= {name: by_row[name] for name in CLIP_STEMS}
     return found
 
 

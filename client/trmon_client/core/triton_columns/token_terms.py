@@ -134,29 +134,36 @@ def is_deviation(mismatch_rho, mismatch_d, staleness_dev, staleness_d, total_dev
 
 
 @triton.jit
-def sequence_counts(one, two, d, clipped, advantage, counted, valid, CLIP_LOW: tl.constexpr, CLIP_HIGH: tl.constexpr):
-    """Return the terms of `kernel.SEQUENCE_COUNTS`, [tokens, rows]; those of clipping as `token_terms.clip_columns`."""
-    is_zero = valid & (one[0] == 0.0)
-    above, below, gain, loss = clipped > CLIP_HIGH, clipped < -CLIP_LOW, advantage > 0.0, advantage < 0.0
+def sequence_counts(one, two, first, second, third, d, counted, valid):
+    """Return the terms of `kernel.SEQUENCE_COUNTS`, [tokens, rows]."""
+    is_zero, is_unlikely = valid & (one[0] == 0.0), valid & (two[0] < _UNLIKELY_BELOW)
     return _stack8(
         _flag(valid),
         _flag(counted & (valid == 0)),
         _flag(is_zero),
         _flag(is_zero & (two[0] < _SATURATED_BELOW)),
         _flag(tl.abs(d) > _MAX_ABS_EXPONENT),
-        _flag((above & gain) | (below & loss)),
-        _flag((above & loss) | (below & gain)),
-        _flag(above & loss),
+        _flag(is_zero & is_unlikely),
+        _flag(is_unlikely),
+        _flag(counted & ((first > _MAX_LOGPROB) | (second > _MAX_LOGPROB) | (third > _MAX_LOGPROB))),
     )
 
 
 @triton.jit
-def rollout_counts(one, two, first, second, third, counted, valid):
-    """Return the terms of `kernel.ROLLOUT_COUNTS`, [tokens, rows]."""
-    is_unlikely = valid & (two[0] < _UNLIKELY_BELOW)
-    is_positive = counted & ((first > _MAX_LOGPROB) | (second > _MAX_LOGPROB) | (third > _MAX_LOGPROB))
-    is_zero_unlikely = is_unlikely & (one[0] == 0.0)
-    return _stack4(_flag(is_zero_unlikely), _flag(is_unlikely), _flag(is_positive), _flag(is_positive))
+def clip_counts(dev, advantage, valid, CLIP_LOW: tl.constexpr, CLIP_HIGH: tl.constexpr, CLIP_DUAL: tl.constexpr):
+    """Return the terms of `kernel.CLIP_COUNTS`, [tokens, rows], as `token_terms.ClipTokens`; dev: rho - 1."""
+    above, below, gain, loss = dev > CLIP_HIGH, dev < -CLIP_LOW, advantage > 0.0, advantage < 0.0
+    far = _flag((dev > CLIP_DUAL - 1.0) & loss)
+    return _stack8(
+        _flag((above & gain) | (below & loss)),
+        _flag((above & loss) | (below & gain)),
+        _flag(above & loss),
+        _flag(above & gain),
+        far,
+        _flag(valid & gain),
+        _flag(valid & loss),
+        far,
+    )
 
 
 @triton.jit

@@ -13,7 +13,7 @@ from trmon_client.core.column_schema import N_BINS, KlIs, Pair
 from trmon_client.core.policies.decision import SEMANTICS_VERSION
 
 WIRE_MAJOR = 1
-WIRE_MINOR = 1
+WIRE_MINOR = 2
 
 
 class EncodedColumn(msgspec.Struct, frozen=True, gc=False):
