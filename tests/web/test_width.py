@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -17,7 +18,15 @@ from tests.web.test_accessibility import violations, wait_until_drawn
 
 pytestmark = pytest.mark.server("chromium")
 
-WIDTHS = (390, 768, 1360, 1920, 2560, 3840)
+THEME_AT: dict[int, Literal["light", "dark"]] = {
+    360: "light",
+    390: "dark",
+    768: "light",
+    1360: "dark",
+    1920: "light",
+    2560: "light",
+    3840: "dark",
+}
 TWO_PANES = (1920, 1000)
 RUN, OTHER = "/runs/math/stale-8b", "/runs/math/healthy-8b"
 CUT = """() => [...document.querySelectorAll("main *")].filter((one) => {
@@ -39,9 +48,9 @@ STRAYED = """() => [...document.querySelectorAll(".fleet .tag, .fleet .run")].fi
 def test_at_every_width_nothing_scrolls_sideways_and_axe_finds_nothing(path: str, visiting: Visiting) -> None:
     tab = visiting()
     tab.go(path)
-    for i, width in enumerate(WIDTHS):
+    for width, theme in THEME_AT.items():
         tab.page.set_viewport_size({"width": width, "height": 1000})
-        tab.page.emulate_media(color_scheme="dark" if i % 2 else "light")
+        tab.page.emulate_media(color_scheme=theme)
         if width >= 1900 and path in ("/", RUN):
             expect(tab.page.locator(".pane h1")).to_have_count(2)
             expect(tab.page.locator(".pane .charts canvas").first).to_be_visible()
@@ -50,6 +59,24 @@ def test_at_every_width_nothing_scrolls_sideways_and_axe_finds_nothing(path: str
         assert tab.page.evaluate(STRAYED) == []
         if width in (1920, 3840):  # other tests hold this of phones and of 1,360 pixels
             assert violations(tab.page) == []
+
+
+@pytest.mark.parametrize("words", ["live · 20 s ago", "live · 59 min ago", "reconnecting"])
+def test_no_words_of_the_badge_are_too_wide_for_a_phone(words: str, visiting: Visiting) -> None:
+    beyond, room = (
+        visiting(size=(360, 780))
+        .go("/alerts")
+        .locator("#live")
+        .evaluate(
+            """(one, words) => {
+                one.textContent = words;
+                return [document.documentElement.scrollWidth - innerWidth, one.clientWidth];
+            }""",
+            words,
+        )
+    )
+    assert beyond == 0
+    assert room > 90
 
 
 LONG = [
@@ -79,7 +106,7 @@ def test_no_two_runs_are_shown_alike_at_any_width_and_titles_have_the_full_names
     long_names: ThreadedService, visiting: Visiting
 ) -> None:
     page = visiting(long_names.url).go("/")
-    for width in WIDTHS:
+    for width in THEME_AT:
         page.set_viewport_size({"width": width, "height": 1000})
         cells = page.locator('tbody td[data-name="run"] .oneline')
         expect(cells).to_have_count(len(LONG))

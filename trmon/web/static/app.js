@@ -19,6 +19,7 @@ function watch(badge, live) {
     if (isLive && fresh.level) badge.textContent = "out of date";
     else if (isLive) badge.textContent = isOver ? "up to date" : `live · ${heard(live)}`;
     else badge.textContent = live.state === "live" ? "no answer" : WORDS[live.state];
+    badge.title = badge.textContent; // A phone may have no room for all of it.
   };
   live.addEventListener("state", show);
   live.addEventListener("event", show);
