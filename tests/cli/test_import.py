@@ -72,7 +72,8 @@ def test_an_imported_log_is_a_run_with_rows_charts_alerts_and_a_diagnosis(run: O
     assert "mismatch_kl_k3 (rollout_corr/k3_kl)" in signals
     assert unknown == "not understood: mine/seen"
     found = eventually(run.get, lambda found: found["state"] == "finished")
-    assert (found["last_step"], found["config"]["imported"]["framework"]) == (N_STEPS - 1, "verl")
+    assert found["last_step"] == N_STEPS - 1
+    assert found["config"]["imported"] == {"format": "jsonl", "framework": "verl", "timed": True}
     signals = run.get(f"/signals?names=mismatch_kl_k3,reward_mean,mine/seen,_timestamp&points={N_STEPS}")["signals"]
     assert signals["mismatch_kl_k3"]["last"] == [1e-4] * BROKEN_AT + [0.2] * (N_STEPS - BROKEN_AT)
     assert signals["mine/seen"]["last"] == list(range(N_STEPS))

@@ -34,6 +34,16 @@ def test_the_finding_has_its_evidence_its_first_step_its_time_and_the_last_good_
     expect(page.locator(".step h2")).to_have_text(f"Step {step}")
 
 
+def test_a_log_without_times_shows_none_of_its_import(visiting: Visiting) -> None:
+    page = card_of(visiting(), config={"imported": {"format": "csv", "framework": None, "timed": False}})
+    card = page.get_by_label("Diagnosis")
+    expect(card).to_contain_text(re.compile(r"Began at step \d+; found at step"))
+    expect(card.locator("time")).to_have_count(0)
+    expect(page.get_by_role("button", name="Time", exact=True)).to_be_hidden()
+    page.locator(".panel .u-over").first.hover()
+    expect(page.locator(".panel .tip").first).to_contain_text(re.compile(r"^step \d+(?!,)"))
+
+
 def test_the_time_line_has_the_reward_over_the_cause_and_shades_where_it_began(reading: Reading) -> None:
     page = reading(PATH).page
     line = page.get_by_role(
@@ -128,12 +138,12 @@ REMEDY = {
 }
 
 
-def card_of(tab: Visit, given: dict[str, Any]) -> Page:
-    """Show a diagnosis on the page of a run, in place of its own."""
+def card_of(tab: Visit, given: dict[str, Any] | None = None, **changed: Any) -> Page:
+    """Show the page of a run with another diagnosis, or with other fields."""
 
     def answer(route: Route) -> None:
         run = route.fetch().json()
-        route.fulfill(json=run | {"diagnosis": given})
+        route.fulfill(json=run | changed | ({} if given is None else {"diagnosis": given}))
 
     tab.page.route(re.compile(r"/runs/math/stale-8b\?include"), answer)
     return tab.go(PATH)

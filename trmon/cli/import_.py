@@ -37,11 +37,11 @@ SEQUENCE_BYTES = 7
 
 
 class LogMessages:
-    """Makes the messages of a run. Args: config: the configuration sent at the run's start."""
+    """Makes the messages of a run. Args: imported: what its configuration says of the log."""
 
-    def __init__(self, key: RunKey, *, config: dict[str, Any]) -> None:
+    def __init__(self, key: RunKey, *, imported: dict[str, Any]) -> None:
         self._key = key
-        self._config = config
+        self._imported = imported
         self._attempt: int | None = None
         self._origin: dict[str, Any] = {}
         self._n_steps = 0
@@ -52,7 +52,8 @@ class LogMessages:
             self._attempt = step.attempt
             name = _attempt_name(step)
             self._origin = {"project": self._key.project, "run": self._key.run, "attempt": name, "launch": name}
-            yield wire.Start(**self._origin, sent_at=step.logged_at, config=self._config, client="trmon import")
+            config = {IMPORTED: {**self._imported, "timed": bool(step.logged_at)}}
+            yield wire.Start(**self._origin, sent_at=step.logged_at, config=config, client="trmon import")
         self._n_steps += 1
         names = iter(sorted(step.scalars))
         while some := list(islice(names, wire.MAX_SCALARS)):
@@ -133,8 +134,7 @@ def messages_of(
     Errors: InvalidInput if the log cannot be read any more.
     """
     read = read or LogTally(source.survey)
-    config = {IMPORTED: {"format": source.format.name, "framework": source.survey.framework}}
-    messages = LogMessages(key, config=config)
+    messages = LogMessages(key, imported={"format": source.format.name, "framework": source.survey.framework})
 
     def as_read() -> Iterator[RunMessage]:
         for item in logged_steps(source.items(), source.survey):

@@ -36,8 +36,10 @@ from trmon.domain.alerts.muting import (
 )
 from trmon.domain.alerts.notification import Notification
 from trmon.domain.errors import Fenced, NotFound
+from trmon.domain.findings.configuration import has_times
 from trmon.domain.incidents.incident import leading_alerts
 from trmon.domain.ownership import Fences, Ownership, slot_of
+from trmon.domain.runs.run import Run
 from trmon.fleet.changes import PeriodicThread
 from trmon.notify.pictures import Pictures
 from trmon.notify.receiver import DeliveryOutcome, DeliveryResult, Receiver
@@ -163,16 +165,17 @@ class DeliveryAttempt:
         leading = leading_alerts(context.firing, health_rules=self._policy.health_rules())
         notification = enrich_notification(delivery, context, now=now, leading=leading)
         if notification.alert.is_incident:
-            notification = self._with_story(notification, context.run.id, receiver, now=now)
+            notification = self._with_story(notification, context.run, receiver, now=now)
         return OutgoingNotification(delivery, notification, repeat_seconds)
 
-    def _with_story(self, notification: Notification, run_id: int, receiver: Receiver, *, now: float) -> Notification:
+    def _with_story(self, notification: Notification, run: Run, receiver: Receiver, *, now: float) -> Notification:
         """Return an incident's notification with the time at which it began and, for some receivers, its picture."""
         if self._pictures is None:
             return notification
         try:
-            began_at = self._pictures.began_at(run_id, notification.alert.since_step)
-            picture = self._pictures.picture_of(run_id, notification, now=now) if receiver.shows_pictures else None
+            since = notification.alert.since_step
+            began_at = self._pictures.began_at(run.id, since) if has_times(run.config) else None
+            picture = self._pictures.picture_of(run.id, notification, now=now) if receiver.shows_pictures else None
         except Exception as error:  # noqa: BLE001 - the edge of what only adds to a message: it goes out without
             log.warning("story_not_told", error=type(error).__name__)
             return notification

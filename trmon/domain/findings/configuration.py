@@ -44,6 +44,11 @@ def is_imported(config: Mapping[str, Any]) -> bool:
     return isinstance(config.get(IMPORTED), Mapping)
 
 
+def has_times(config: Mapping[str, Any]) -> bool:
+    """Whether the times of a run's steps are those of its training; a log without times has those of its import."""
+    return not is_imported(config) or config[IMPORTED].get("timed") is not False
+
+
 def is_reference(value: Any) -> bool:
     """Whether a value refers to other options, as in ${trainer.project_name}: what it is, is not known."""
     return isinstance(value, str) and "${" in value

@@ -182,7 +182,8 @@ export class Chart extends Figure {
       const named = label && this.panel.lines.length > 1 ? label : this.panel.title.toLowerCase();
       return `${named} ${number(series.signals[name].mean[at])}${unit}`;
     });
-    return [`step ${step(series.step[at])}, ${clock(series.closed_at[at])}`, ...values];
+    const when = this.chartData.hasTimes ? `, ${clock(series.closed_at[at])}` : "";
+    return [`step ${step(series.step[at])}${when}`, ...values];
   }
 
   rows() {

@@ -44,6 +44,11 @@ export class ChartData extends EventTarget {
     this.byTime = given.by === "time";
   }
 
+  /** Whether the times at which steps closed are those of the training: a log without times has those of its import. */
+  get hasTimes() {
+    return this.#facts?.run.config.imported?.timed !== false;
+  }
+
   /** Draw charts over the time at which steps closed, or over steps. */
   drawBy(byTime) {
     this.byTime = byTime;

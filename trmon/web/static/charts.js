@@ -183,7 +183,7 @@ export class RangeBar {
     this.axes = [false, true].map((byTime) =>
       h("button", { onclick: () => chartData.drawBy(byTime) }, byTime ? "Time" : "Steps"),
     );
-    const axes = h("span", { class: "row joined", role: "group", "aria-label": "Horizontal axis" }, this.axes);
+    this.horizontal = h("span", { class: "row joined", role: "group", "aria-label": "Horizontal axis" }, this.axes);
     this.weight = h("output", {});
     const oninput = () => chartData.smooth(this.slider.valueAsNumber);
     this.slider = h("input", { type: "range", min: 0, max: MOST_SMOOTHING, step: 0.01, oninput });
@@ -195,7 +195,7 @@ export class RangeBar {
       this.field,
       h("button", {}, "Open step"),
     );
-    const parts = [this.all, this.newest, nearer, wider, axes, smoothing, this.words, form];
+    const parts = [this.all, this.newest, nearer, wider, this.horizontal, smoothing, this.words, form];
     this.element = h("div", { class: "row rangebar", role: "toolbar", "aria-label": "Steps" }, parts);
     for (const change of ["view", "series", "axis", "smoothing"]) chartData.addEventListener(change, () => this.draw());
   }
@@ -204,6 +204,7 @@ export class RangeBar {
     const { view, extent, chosen } = this.chartData;
     this.words.textContent = `steps ${step(view[0])} to ${step(view[1])}`;
     this.all.setAttribute("aria-pressed", String(view[0] <= extent[0] && view[1] >= extent[1]));
+    this.horizontal.hidden = !this.chartData.hasTimes;
     this.axes.forEach((button, i) => button.setAttribute("aria-pressed", String(this.chartData.byTime === Boolean(i))));
     this.slider.value = this.chartData.smoothing;
     this.weight.value = this.chartData.smoothing ? this.chartData.smoothing.toFixed(2) : "off";

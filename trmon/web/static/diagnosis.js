@@ -260,8 +260,8 @@ function closingWords(closedAt) {
 }
 
 /** Return when a step closed, or null where its batch is not stored. */
-async function closingTime({ path, names: [name], attempt }, at) {
-  if (!name) return null;
+async function closingTime({ path, names: [name], attempt, hasTimes }, at) {
+  if (!name || !hasTimes) return null;
   const query = { names: name, statistics: "last", from: at, to: at, attempt_id: attempt };
   const series = await get(`${path}/signals`, query).catch(() => null);
   return series?.closed_at[0] ?? null;
