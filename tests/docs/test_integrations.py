@@ -11,7 +11,10 @@ ROOT = Path(__file__).parents[2]
 SAID = {
     "trl": [("trl.md", "{trl} (transformers {transformers})")],
     "trl-oldest": [("trl.md", "{trl} (transformers {transformers})")],
-    "examples": [("scalars.md", "transformers {transformers} and Lightning {lightning} ")],
+    "examples": [
+        ("scalars.md", "transformers {transformers} and Lightning {lightning}, "),
+        ("scalars.md", "wandb {wandb} and trackio {trackio}, "),
+    ],
     **{
         name: [(f"{name}.md", f"{{{name}}}"), ("index.md", f"{{{name}}}")]
         for name in ("skyrl", "openrlhf", "areal", "ms-swift")

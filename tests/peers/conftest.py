@@ -24,6 +24,7 @@ PEERS = {
     "ms_swift": "swift",
     "transformers": "accelerate",  # without it, the Trainer of transformers refuses to start
     "lightning": "lightning",
+    "trackers": "trackio",
     "examples": "lightning",
     "lab": "ray",
 }
@@ -32,7 +33,7 @@ ENVIRONMENTS = {
     ".venv-peers": {"verl"},
     ".venv-trl": {"trl"},
     ".venv-trl-oldest": {"trl"},
-    ".venv-examples": {"examples", "lightning", "transformers"},
+    ".venv-examples": {"examples", "lightning", "trackers", "transformers"},
     ".venv-skyrl": {"skyrl"},
     ".venv-openrlhf": {"openrlhf"},
     ".venv-areal": {"areal"},

@@ -150,7 +150,7 @@ def run_settings(
     """
     environment = os.environ
     names = {
-        name: None if value is None or environment.get(f"TRMON_{name.upper()}") else _as_name(value)
+        name: None if value is None or environment.get(f"TRMON_{name.upper()}") else as_name(value)
         for name, value in {"project": project, "run": run}.items()
     }
     given = {**names, "config": described_config(framework, config), "rank": rank, "world_size": world_size}
@@ -180,7 +180,7 @@ def report_batch(monitor: Monitor | None, arguments: Callable[[], Mapping[str, A
 
 
 def report_numbers(monitor: Monitor | None, step: int, values: Callable[[], Mapping[str, Any]]) -> None:
-    """Pass the numbers among a framework's values to `log_scalars`; no failure reaches the trainer."""
+    """Pass numbers and scalar tensors among a framework's values to `log_scalars`; no failure reaches the trainer."""
     if monitor is not None:
         monitor.error_guard.guard(lambda: _log_numbers(monitor, step, values()), otherwise=None)
 
@@ -196,10 +196,18 @@ def _log_batch(monitor: Monitor, arguments: Mapping[str, Any] | None) -> None:
 
 
 def _log_numbers(monitor: Monitor, step: int, values: Mapping[str, Any]) -> None:
-    if numbers := {name: float(value) for name, value in values.items() if isinstance(value, Real)}:
+    # A tensor is copied by the encoder's thread; taking its number here would wait for its device.
+    numbers = {
+        name: float(value) if isinstance(value, Real) else value for name, value in values.items() if _is_number(value)
+    }
+    if numbers:
         monitor.log_scalars(step, numbers)
 
 
-def _as_name(value: Any) -> str:
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real) or (getattr(value, "ndim", None) == 0 and hasattr(value, "requires_grad"))
+
+
+def as_name(value: Any) -> str:
     """Return a framework's name with "-" in place of the characters that names of trmon lack."""
     return re.sub(r"[^A-Za-z0-9._-]+", "-", str(value)).lstrip("._-")[:128]

@@ -1,4 +1,7 @@
-"""Reports what a Trainer of Hugging Face's transformers logs; a run is judged by its scalars alone."""
+"""Reports what a Trainer of Hugging Face's transformers logs; a run is judged by its scalars alone.
+
+Importing this module lets `report_to="trmon"` name the callback.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,10 @@ import os
 from typing import Any
 
 from transformers import TrainerCallback
+from transformers.integrations import INTEGRATION_TO_CALLBACK
 
 from trmon_client.config.settings import resolve_settings
-from trmon_client.integrations.framework_runs import described_config, report_numbers
+from trmon_client.integrations.framework_runs import as_name, described_config, report_numbers
 from trmon_client.monitor import Monitor
 
 SUMMARY = "train_runtime"
@@ -18,7 +22,8 @@ SUMMARY = "train_runtime"
 class TransformersCallback(TrainerCallback):  # type: ignore[misc]
     """Sends the scalars of the main process: `Trainer(..., callbacks=[TransformersCallback(project=..., run=...)])`.
 
-    Args: as of `trmon_client.init`; the trainer's arguments without secrets are added to `config`.
+    Args: as of `trmon_client.init`; the trainer's arguments without secrets are added to `config`, and its `run_name`
+        names the run if nothing else does.
     Errors: ValueError as of `trmon_client.init`; none in training.
     """
 
@@ -31,7 +36,10 @@ class TransformersCallback(TrainerCallback):  # type: ignore[misc]
         """Begin a run."""
         if state.is_world_process_zero:
             config = described_config("transformers", args.to_dict(), given=self._given.get("config"))
-            self._monitor = Monitor(resolve_settings({**self._given, "config": config}, environment=os.environ))
+            given = {**self._given, "config": config}
+            if args.run_name and not (given.get("run") or os.environ.get("TRMON_RUN")):
+                given["run"] = as_name(args.run_name)
+            self._monitor = Monitor(resolve_settings(given, environment=os.environ))
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
         """Send what the trainer logs."""
@@ -50,3 +58,6 @@ class TransformersCallback(TrainerCallback):  # type: ignore[misc]
         monitor, self._monitor = self._monitor, None
         if monitor is not None:
             monitor.close()
+
+
+INTEGRATION_TO_CALLBACK["trmon"] = TransformersCallback

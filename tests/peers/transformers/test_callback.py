@@ -38,20 +38,21 @@ class LoggingTrainer(Trainer):  # type: ignore[misc]
         return ((model(inputs["x"]) - inputs["y"]) ** 2).mean()
 
 
-def train(folder: Path, service: httpx.Client, metrics: Metrics, **given: Any) -> None:
-    """Train with the callback, and wait until the service has finished with the run."""
+def train(folder: Path, service: httpx.Client, metrics: Metrics, report_to: Any = (), **given: Any) -> None:
+    """Train with the callback, made here or by its name, and wait until the service has finished with the run."""
     arguments = TrainingArguments(
-        output_dir=str(folder / "out"), max_steps=STEPS, logging_steps=1, report_to=[], use_cpu=True,
+        output_dir=str(folder / "out"), max_steps=STEPS, logging_steps=1, report_to=report_to or [], use_cpu=True,
         save_strategy="steps", save_steps=50, disable_tqdm=True, learning_rate=1e-2, hub_token="hf_secret",
-        remove_unused_columns=False,
+        remove_unused_columns=False, run_name="tiny",
     )  # fmt: skip
     url = str(service.base_url).rstrip("/")
+    made = TransformersCallback(project="math", run="tiny", url=url, spool_dir=folder / "spool")
     LoggingTrainer(
         metrics,
         model=torch.nn.Linear(2, 1),
         args=arguments,
         train_dataset=[{"x": torch.randn(2), "y": torch.randn(1)} for _ in range(64)],
-        callbacks=[TransformersCallback(project="math", run="tiny", url=url, spool_dir=folder / "spool")],
+        callbacks=[] if report_to else [made],
         **given,
     ).train()
     eventually(lambda: service.get(RUN).json()["state"], lambda state: state == "finished")
@@ -82,6 +83,16 @@ def test_a_healthy_run_has_its_scalars_its_arguments_and_no_incident(tmp_path: P
     assert last["signals"]["reward_mean"] == 0.8
     assert {"loss", "grad_norm", "learning_rate"} <= last["scalars"].keys()
     assert not {"train_loss", "train_runtime"} & batches[0]["scalars"].keys()
+
+
+def test_the_callback_has_a_name_and_the_run_that_of_the_arguments(
+    tmp_path: Path, service: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    variables = {"URL": str(service.base_url).rstrip("/"), "PROJECT": "math", "SPOOL_DIR": str(tmp_path / "spool")}
+    for name, value in variables.items():
+        monkeypatch.setenv(f"TRMON_{name}", value)
+    train(tmp_path, service, lambda step: {**HEALTHY, "reward": 0.8 if step < ILL_FROM else 0.1}, report_to="trmon")
+    assert service.get(RUN).json()["incident"]["cause"] == "reward_collapse"
 
 
 def test_wrong_names_fail_before_training() -> None:

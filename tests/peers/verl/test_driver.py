@@ -6,9 +6,11 @@ import asyncio
 from typing import Any
 
 import pytest
+from omegaconf import OmegaConf
 from verl.trainer.ppo.v1.trainer_colocate_async import PPOTrainerColocateAsync
 from verl.trainer.ppo.v1.trainer_separate_async import PPOTrainerSeparateAsync
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
+from verl.utils.tracking import Tracking
 
 from tests.client.server import Peer
 from tests.peers.verl import drivers, fully_async
@@ -56,6 +58,20 @@ def test_the_run_has_verls_names_and_configuration_without_secrets(server: Peer)
     assert start.config["framework"] == "verl 0.9.1"
     assert start.config["algorithm"]["adv_estimator"] == "grpo"
     assert "secret-of-wandb" not in str(start.config)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [OmegaConf.to_container(OmegaConf.load(drivers.CONFIG.with_name("sft_trainer_engine.yaml"))), None],
+    ids=["SFT", "no configuration"],
+)
+def test_a_trainer_without_rollouts_is_a_run_by_scalars(config: Any, server: Peer) -> None:
+    tracking = Tracking("math of verl", "sft", default_backend=["console"], config=config)
+    tracking.log(data={"train/loss": 0.5, "train/grad_norm": 1.5}, step=3)
+    server.wait_until(lambda peer: bool(peer.of(wire.Scalars)))
+    (start,), (scalars,) = server.of(wire.Start), server.of(wire.Scalars)
+    assert (start.project, start.run, start.config["framework"]) == ("math-of-verl", "sft", "verl 0.9.1")
+    assert (scalars.step, scalars.values) == (3, {"train/loss": 0.5, "train/grad_norm": 1.5})
 
 
 def test_in_bypass_mode_the_samplers_log_probs_are_not_taken_for_the_trainers(server: Peer) -> None:

@@ -16,7 +16,7 @@ from trmon_client.monitor import Monitor
 class TrackingHooks:
     """The wrappers of `Tracking`: they raise what the wrapped methods raise, and nothing else.
 
-    A run begins with the first `Tracking` of a trainer that has rollouts: in the driver, never in a worker.
+    A run begins with each `Tracking`, which trainers make in one process; its batches arrive where it has rollouts.
     """
 
     PARAMETERS: ClassVar[Mapping[str, tuple[str, ...]]] = {
@@ -37,15 +37,14 @@ class TrackingHooks:
     def _begin(self, initialize: Hook, tracking: Any, *args: Any, **kwargs: Any) -> None:
         initialize(tracking, *args, **kwargs)
         given = inspect.signature(initialize).bind(tracking, *args, **kwargs).arguments
-        config = given.get("config")
-        if not isinstance(config, Mapping) or "actor_rollout_ref" not in config:
-            return
+        config = given.get("config") or {}
         monitor = begin_monitor(
             "verl", lambda: {"config": config, "project": given["project_name"], "run": given["experiment_name"]}
         )
         if monitor is not None:
             tracking.trmon_monitor = monitor
-            self._trainers.begin(monitor)
+            if isinstance(config, Mapping) and "actor_rollout_ref" in config:
+                self._trainers.begin(monitor)
 
     def _log(self, log: Hook, tracking: Any, *args: Any, **kwargs: Any) -> None:
         log(tracking, *args, **kwargs)
