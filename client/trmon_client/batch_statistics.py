@@ -18,13 +18,12 @@ REQUESTS = ("tv", "sum_pi_squared")
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class GivenLogits:
-    """The arguments of `log_batch` that give divergences, unchecked; token ids alone are for the recorder."""
+    """The arguments of `log_batch` that give divergences, unchecked."""
 
     rollout_logits: Any = None
     logits: Any = None
     old_logits: Any = None
     rollout_topk: tuple[Any, Any] | None = None
-    token_ids: Any = None
     divergences: Columns | None = None
     tv: bool = False
     sum_pi_squared: bool = False
@@ -52,7 +51,7 @@ def attach_divergences(
     requests = {name: given.pop(name) for name in REQUESTS if name in given}
     if requests and "rollout_logits" not in given:
         raise ValueError(f"{next(iter(requests))} needs rollout_logits and the trainer's logits")
-    if given.keys() <= {"token_ids"}:
+    if not given:
         return columns
     if "divergences" in given:
         return _with_computed(columns, given)
@@ -68,7 +67,7 @@ def attach_divergences(
 
 def _with_computed(columns: Columns, given: Mapping[str, Any]) -> Columns:
     """Return the columns with divergences that the trainer computed, as its ranks that share a vocabulary do."""
-    others = given.keys() - {"divergences", "token_ids"}
+    others = given.keys() - {"divergences"}
     if others:
         raise ValueError(f"divergences and {min(others)} are both given; expected one of them")
     divergences = given["divergences"]
@@ -80,14 +79,14 @@ def _with_computed(columns: Columns, given: Mapping[str, Any]) -> Columns:
 
 
 def _lower_bounds(given: Mapping[str, Any], *, sides: Mapping[str, Any], inputs: CheckedInputs, mask: Array) -> Columns:
-    if "rollout_topk" not in given or "token_ids" not in given:
+    if "rollout_topk" not in given or inputs.token_ids is None:
         raise ValueError(f"{next(iter(given))} needs rollout_logits, or rollout_topk=(ids, logprobs) and token_ids")
     topk_ids, topk_logprobs = given["rollout_topk"]
     return topk_lower_bound(
         topk_ids=topk_ids,
         topk_logprobs=topk_logprobs,
         rollout_logprobs=inputs.logprobs.get("rollout_logprobs"),
-        token_ids=given["token_ids"],
+        token_ids=inputs.token_ids,
         **sides,
         mask=mask,
     )

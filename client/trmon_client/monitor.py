@@ -76,6 +76,8 @@ class Monitor:
         group_ids: Any = None,
         versions: Any = None,
         truncated: Any = None,
+        finish_reasons: Any = None,
+        token_ids: Any = None,
         scalars: Mapping[str, Any] | None = None,
         update: int | None = None,
         trainer_version: int | None = None,
@@ -87,7 +89,6 @@ class Monitor:
         logits: Any = None,
         old_logits: Any = None,
         rollout_topk: tuple[Any, Any] | None = None,
-        token_ids: Any = None,
         divergences: Columns | None = None,
         tv: bool = False,
         sum_pi_squared: bool = False,
@@ -100,7 +101,9 @@ class Monitor:
             cu_seqlens: B + 1 offsets of packed sequences, best on the host. mask: shaped like the log-probs, not 0
             where a token counts; None, except with [B, T]: all count. advantages, versions: [B] or shaped like
             the log-probs; rewards, group_ids: [B]; truncated: bool or integer [B], not 0 where the length limit cut
-            the response. step: the trainer's iteration; update: minibatch or epoch within it.
+            the response; finish_reasons: B texts or None, as the engine gives them: stop, length, abort, others.
+            token_ids: integers shaped like the log-probs, of which repeated 4-grams are counted.
+            step: the trainer's iteration; update: minibatch or epoch within it.
             turn_ids: integers shaped like the log-probs, the turn of each token, from 0 in each sequence, negative for
             none; on a device they are awaited. turn_offsets: B lists of the positions where turns start, instead.
             chunks: how many calls make up this update on this rank, if known: it completes at once, and one that a
@@ -110,7 +113,7 @@ class Monitor:
             the KL; checking the engine's top-k then waits for the device. divergences: in place of all logits, what
             `trmon_client.core.divergence.exact_streamed` returned for the same sequences and tokens.
             tv, sum_pi_squared: with the logits of both, also total variation, and squared probabilities for W.
-            token_ids, texts [B]: kept by the recorder too, where `record_dir` and `record_texts` ask for it.
+            texts [B]: kept by the recorder, as token_ids are, where `record_texts` and `record_dir` ask for it.
         Errors: ValueError on the first call only, naming the argument and what was expected.
         """
         tensors, logits = GivenBatch.of(locals()), GivenLogits.of(locals())

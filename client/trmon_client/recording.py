@@ -20,7 +20,6 @@ from trmon_client.config.settings import ClientSettings
 from trmon_client.config.version import __version__
 from trmon_client.core.arrays import Array, Transfer, is_tensor, to_computable
 from trmon_client.core.inputs.checked_inputs import CheckedInputs
-from trmon_client.core.inputs.labels import OptionalInputs
 from trmon_client.core.policies.decision import Decision
 from trmon_client.core.recording_format import (
     INDEX_FILE,
@@ -54,14 +53,14 @@ class HeldCall:
         return dict(zip(self.names, self.transfer.wait(), strict=True))
 
 
-def hold_call(entry: RecordedCall, inputs: CheckedInputs, *, verdict: Decision, token_ids: Any = None) -> HeldCall:
-    """Return a call with copies of its arrays. Errors: ValueError if the token ids do not fit the log-probs."""
+def hold_call(entry: RecordedCall, inputs: CheckedInputs, *, verdict: Decision) -> HeldCall:
+    """Return a call with copies of its arrays."""
     given = {**inputs.logprobs, "mask": inputs.mask}
     given |= {name: array for name in LABELS if (array := getattr(inputs, name)) is not None}
     if inputs.turns is not None:
         given[TURN_IDS] = inputs.turns.ids
-    if token_ids is not None:
-        given["token_ids"] = _token_ids(inputs, token_ids)
+    if inputs.token_ids is not None:
+        given["token_ids"] = inputs.token_ids
     given["accepted"] = verdict.accepted
     copies = [_copy(array) for array in given.values()]
     texts = sum(len(sample.text) for sample in entry.texts)
@@ -79,13 +78,6 @@ def sample_texts(texts: Sequence[str], *, rewards: Any, step: int) -> tuple[Reco
         chosen = {"best": int(np.argmax(values)), "worst": int(np.argmin(values))}
     chosen["random"] = random.Random(step).randrange(len(texts))  # noqa: S311  no secret; leaves the shared generator
     return tuple(RecordedText(at, choice, str(texts[at])[:MAX_TEXT_LENGTH]) for choice, at in chosen.items())
-
-
-def _token_ids(inputs: CheckedInputs, token_ids: Any) -> Array:
-    shape = tuple(inputs.mask.shape)
-    device = inputs.mask.device if is_tensor(inputs.mask) else None
-    optional = OptionalInputs(shape, next(iter(inputs.logprobs), "mask"), inputs.layout, device)
-    return optional.per_token("token_ids", token_ids, kinds="i")
 
 
 def _copy(array: Array) -> Array:
@@ -191,7 +183,6 @@ class Recorder:
         verdict: Decision,
         place: ChunkPlace,
         kl_is: str,
-        token_ids: Any = None,
         texts: Sequence[str] | None = None,
     ) -> None:
         """Hold a call, and forget those beyond the limits of steps and memory. Errors: ValueError."""
@@ -211,7 +202,7 @@ class Recorder:
             old_version=inputs.old_version,
             texts=samples,
         )
-        held = hold_call(entry, inputs, verdict=verdict, token_ids=token_ids)
+        held = hold_call(entry, inputs, verdict=verdict)
         with self._lock:
             self._held.append(held)
             self._n_added += 1

@@ -339,7 +339,6 @@ class Session:
                     verdict=decided.verdict,
                     place=place,
                     kl_is=decided.columns.kl_is,
-                    token_ids=batch.logits.token_ids,
                     texts=batch.texts,
                 ),
                 otherwise=None,

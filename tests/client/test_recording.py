@@ -200,8 +200,8 @@ def test_a_disk_that_cannot_be_written_is_said_once_and_harms_nothing(
 
 def test_what_cannot_be_recorded_is_still_decided_and_reported(tmp_path: Path) -> None:
     with Peer() as peer:
-        with recording_monitor(tmp_path, url=peer.url) as monitor:
-            decision = monitor.log_batch(step=0, **batch(far=(2,)), token_ids=np.zeros((9, 9), int))
+        with recording_monitor(tmp_path, url=peer.url, record_texts=True) as monitor:
+            decision = monitor.log_batch(step=0, **batch(far=(2,)), texts=9)
             assert decision.verdict is not None
         assert peer.steps == [0]
     assert recordings(tmp_path) == []

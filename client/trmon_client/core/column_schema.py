@@ -92,6 +92,9 @@ REFERENCE_STEMS: tuple[str, ...] = (
 )
 """Columns that exist if the log-probs of a reference policy are given."""
 
+REPETITION_STEMS: tuple[str, ...] = ("n_four_grams", "n_repeated_four_grams")
+"""Columns that exist if the ids of the tokens are given."""
+
 DIVERGENCE_STEMS: tuple[str, ...] = (
     *("max_kl", "sum_kl", "argmax_kl", "max_reverse_kl", "sum_reverse_kl", "max_tv", "sum_tv"),
     *("max_tv_mismatch", "sum_tv_mismatch", "max_tv_staleness", "sum_tv_staleness"),
@@ -109,15 +112,18 @@ LABELS: tuple[ColumnSpec, ...] = (
     ColumnSpec("version_min", "i8", Reduction.POSITION),
     ColumnSpec("version_max", "i8", Reduction.POSITION),
     ColumnSpec("truncated", "i8", Reduction.POSITION),
+    ColumnSpec("finish_reason", "i8", Reduction.POSITION),
 )
 """Labels that the trainer gives a sequence; absent if not given."""
+
+_STEMS = SEQUENCE_STEMS + REFERENCE_STEMS + REPETITION_STEMS + DIVERGENCE_STEMS + TOKEN_STEMS
 
 TURN_STEMS: tuple[str, ...] = ("sum_d", "sum_k3", "max_abs_d", "sum_binary_kl")
 """Columns of the turns of each given pair, named `<pair>_<stem>`."""
 
 COLUMNS: dict[str, ColumnSpec] = {
     **{f"{pair}_{stem}": _spec(f"{pair}_{stem}", stem) for pair in PAIRS for stem in PAIR_STEMS},
-    **{stem: _spec(stem, stem) for stem in SEQUENCE_STEMS + REFERENCE_STEMS + DIVERGENCE_STEMS + TOKEN_STEMS},
+    **{stem: _spec(stem, stem) for stem in _STEMS},
     **{spec.name: spec for spec in LABELS},
 }
 """All columns by name."""

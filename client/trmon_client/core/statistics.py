@@ -10,6 +10,7 @@ import numpy as np
 from trmon_client.core.columns import Columns
 from trmon_client.core.inputs.checked_inputs import CheckedInputs, GivenBatch
 from trmon_client.core.large_batches import reduction
+from trmon_client.core.reduction.repetition import repetition_columns
 from trmon_client.core.reduction.sequences import block_tokens, reduce_block, reference_columns
 from trmon_client.core.reduction.token_terms import DEFAULT_CLIP, ClipRange
 from trmon_client.core.reduction.turns import turn_columns
@@ -31,6 +32,8 @@ def columns(
     group_ids: Any = None,
     versions: Any = None,
     truncated: Any = None,
+    finish_reasons: Any = None,
+    token_ids: Any = None,
     trainer_version: int | None = None,
     old_version: int | None = None,
     turn_ids: Any = None,
@@ -51,12 +54,14 @@ def columns(
         [N]. It should be on the host, because a tensor on a device is awaited.
         advantages, versions: [B] or [B, T]; rewards: [B]; group_ids: B integers or any labels.
         truncated: bool or integer [B], not 0 where a response was cut at the length limit.
+        finish_reasons: B texts or None, why the engine ended each response: stop, length, abort or any other.
+        token_ids: integers in the form of the log-probs, for the share of repeated 4-grams.
         turn_ids: integers in the form of the log-probs, the turn of each token in its sequence, from 0; negative: none.
         turn_offsets: B lists of the positions at which turns start, in place of turn_ids.
         trainer_version, old_version: of pi and pi_old; clip_low, clip_high: PPO clips rho to [1 - low, 1 + high];
         clip_dual: dual clip bounds the loss of A < 0 from this rho on, above 1.
-        backend: "triton" takes CUDA tensors, and reads each token of two or three policies once; ref_logprobs and turns
-        stay with torch.
+        backend: "triton" takes CUDA tensors, and reads each token of two or three policies once; ref_logprobs,
+        token_ids and turns stay with torch.
     Returns: numpy columns, or torch columns on the device of CUDA tensors without another synchronisation.
     Errors: ValueError naming the argument, its shape or dtype and the expected one; values never raise.
     Source: formulas, sections 1 to 3.
@@ -75,9 +80,12 @@ def columns_of_inputs(
 ) -> Columns:
     """Return the columns of checked arguments, reduced block by block to keep temporaries small."""
     turns = turn_columns(inputs)
-    # Turns have a pass of their own: the other reduction need not split their ids into blocks.
-    reduced = _reduced(inputs if turns is None else replace(inputs, turns=None), clip=clip, backend=backend)
-    by_name = reduced.by_name
+    repeated = {} if inputs.token_ids is None else repetition_columns(inputs.token_ids, inputs.mask)
+    if turns is not None or repeated:
+        # They have passes of their own: the other reductions need not split their ids into blocks.
+        inputs = replace(inputs, turns=None, token_ids=None)
+    reduced = _reduced(inputs, clip=clip, backend=backend)
+    by_name = {**reduced.by_name, **repeated} if repeated else reduced.by_name
     if inputs.ref_logprobs is not None and inputs.logprobs:
         by_name = {**by_name, **reference_columns(inputs)}
     return replace(

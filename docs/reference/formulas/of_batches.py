@@ -22,9 +22,36 @@ _SIGNALS_OF = {
 }
 """What a signal of the batch is computed from, by the first word of its name; else from the log-probs."""
 
+_FINISH_SIGNALS = ("finish_stop_share", "finish_abort_share", "finish_other_share")
+_PROMPT_SIGNALS = ("distinct_prompts", "distinct_prompt_share")
+_SIGNALS_BY_SIGN = (
+    *("sampled_entropy_positive", "sampled_entropy_negative"),
+    *("ratio_mean_positive", "ratio_mean_negative"),
+)
+_REPETITION_SIGNALS = ("repeated_share", "repeated_share_p95")
+_OWN_TESTS = {
+    **dict.fromkeys(
+        _FINISH_SIGNALS,
+        "core/signals/test_group_signals.py"
+        "::test_finish_reasons_are_shares_of_the_known_ones_also_of_responses_without_a_counted_token",
+    ),
+    **dict.fromkeys(
+        _PROMPT_SIGNALS,
+        "core/signals/test_group_signals.py::test_distinct_prompts_are_the_group_ids_of_sequences_with_tokens",
+    ),
+    **dict.fromkeys(
+        _SIGNALS_BY_SIGN,
+        "core/signals/test_group_signals.py"
+        "::test_entropy_and_ratio_by_the_sign_of_the_advantage_equal_those_of_the_sequences_alone",
+    ),
+    **dict.fromkeys(
+        _REPETITION_SIGNALS,
+        "core/reduction/test_repetition.py::test_the_share_is_of_all_responses_and_its_quantile_of_those_with_a_4_gram",
+    ),
+}
 _GROUP_SIGNALS = (
     *("zero_variance_groups", "all_solved_groups", "none_solved_groups"),
-    *("effective_signal", "group_ratio_variance"),
+    *("effective_signal", "group_ratio_variance", *_PROMPT_SIGNALS),
 )
 _REWARD_SIGNALS = (
     *("reward_mean", "reward_std", "reward_min", "reward_q01", "reward_q05", "reward_q25", "reward_median"),
@@ -38,13 +65,14 @@ _ROLLOUT_SIGNALS = (
 )
 _LENGTH_SIGNALS = (
     *("response_length_mean", "response_length_median", "response_length_p95", "response_length_max"),
-    "length_limit_share",
+    *("length_limit_share", *_FINISH_SIGNALS, *_REPETITION_SIGNALS),
 )
 _REGRESSION_SIGNALS = (
     *("logp_slope_q", "logp_slope_p", "logp_corr_q", "temperature_near", "temperature_far"),
     "ln_e_value",
 )
 _FUNCTIONS = {
+    **dict.fromkeys(_SIGNALS_BY_SIGN, "signals.group_signals.signals_by_sign"),
     **dict.fromkeys(_GROUP_SIGNALS, "signals.group_signals.group_signals"),
     **dict.fromkeys(_REWARD_SIGNALS, "signals.group_signals.reward_signals"),
     **dict.fromkeys(_ADVANTAGE_SIGNALS, "signals.group_signals.advantage_signals"),
@@ -70,7 +98,7 @@ def _of_signal(spec: SignalSpec) -> Formula:
     test = f"core/signals/test_signal_definitions.py::test_signals_of_{given}_equal_their_definitions"
     if "_exact_tv_" in spec.stem:
         test = "core/signals/test_batch_signals.py::test_the_exact_variation_of_each_gap_is_its_largest_and_its_mean"
-    return Formula(SIGNALS_OF_A_BATCH, spec.stem, spec.formula, function, test)
+    return Formula(SIGNALS_OF_A_BATCH, spec.stem, spec.formula, function, _OWN_TESTS.get(spec.stem, test))
 
 
 _SIGNALS = (

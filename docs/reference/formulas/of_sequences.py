@@ -104,7 +104,9 @@ _LABEL_FORMULAS = {
     "version_max": "max version over valid tokens",
     "reward": "as given",
     "truncated": "1 where given as not 0",
+    "finish_reason": "0 stop, 1 length, 2 abort, 3 any other, -1 unknown",
 }
+_COPIED_LABELS = ("reward", "truncated", "finish_reason")
 _TURN_FORMULAS = {
     "n_tokens": "#(valid tokens of the turn)",
     "sum_d": "sum d over the turn",
@@ -128,7 +130,7 @@ _COLUMNS = (
             text,
             "statistics.columns",
             "core/reduction/test_sequences.py::test_advantages_and_versions_of_tokens_are_reduced_over_valid_tokens_only"
-            if name not in ("reward", "truncated")
+            if name not in _COPIED_LABELS
             else "core/reduction/test_sequences.py::test_labels_of_a_sequence_are_copied",
         )
         for name, text in _LABEL_FORMULAS.items()
@@ -216,6 +218,20 @@ _REFERENCE_FORMULAS = {
     "max_ref_k3": "max e^d - 1 - d",
     "sum_ref_k3_is": "sum (pi/mu) (e^d - 1 - d)",
 }
+_REPETITION_FORMULAS = {
+    "n_four_grams": "#(four neighbouring tokens that count)",
+    "n_repeated_four_grams": "#(4-grams that occurred earlier in the sequence)",
+}
+_REPETITION = tuple(
+    Formula(
+        COLUMNS,
+        name,
+        text,
+        "reduction.repetition.repetition_columns",
+        "core/reduction/test_repetition.py::test_both_counts_equal_a_plain_count",
+    )
+    for name, text in _REPETITION_FORMULAS.items()
+)
 _REFERENCE = tuple(
     Formula(
         COLUMNS,
@@ -304,5 +320,5 @@ _DIVERGENCES = (
     ),
 )
 
-OF_SEQUENCES: tuple[Formula, ...] = (*_POLICIES, *_COLUMNS, *_REFERENCE, *_DIVERGENCES)
+OF_SEQUENCES: tuple[Formula, ...] = (*_POLICIES, *_COLUMNS, *_REPETITION, *_REFERENCE, *_DIVERGENCES)
 """Every formula of sections 1 to 4."""

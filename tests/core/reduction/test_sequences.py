@@ -158,6 +158,7 @@ def test_labels_of_a_sequence_are_copied() -> None:
         rewards=[1, 0],
         versions=[4, 6],
         truncated=[3, 0],
+        finish_reasons=["length", None],
         trainer_version=7,
         old_version=6,
     )
@@ -165,6 +166,7 @@ def test_labels_of_a_sequence_are_copied() -> None:
     assert found["reward"].tolist() == [1.0, 0.0]
     assert found["version_min"].tolist() == found["version_max"].tolist() == [4, 6]
     assert found["truncated"].tolist() == [1, 0]
+    assert found["finish_reason"].tolist() == [1, -1]
     assert (found.trainer_version, found.old_version) == (7, 6)
 
 

@@ -18,7 +18,7 @@ from tests.core.example_columns import (
     with_kl,
 )
 from trmon_client.core import statistics
-from trmon_client.core.column_schema import DIVERGENCE_STEMS, GAPS, REFERENCE_STEMS, TOKEN_STEMS
+from trmon_client.core.column_schema import DIVERGENCE_STEMS, GAPS, REFERENCE_STEMS, REPETITION_STEMS, TOKEN_STEMS
 from trmon_client.core.columns import Columns
 from trmon_client.core.signals import batch_signals
 from trmon_client.core.signals.batch_signals import SIGNALS
@@ -37,7 +37,7 @@ def test_signals_of_columns_equal_the_golden_values(case: str) -> None:
 def test_a_full_batch_has_exactly_the_signals_of_the_catalogue() -> None:
     columns = with_kl(_full_batch(), [0.1, 0.2])
     kl = columns["max_kl"]
-    of_tokens = dict.fromkeys((*TOKEN_STEMS, *REFERENCE_STEMS), columns["n_tokens"])
+    of_tokens = dict.fromkeys((*TOKEN_STEMS, *REFERENCE_STEMS, *REPETITION_STEMS), columns["n_tokens"])
     tvs = [stem for stem in DIVERGENCE_STEMS if "_tv" in stem]
     columns = with_columns(columns, {"max_reverse_kl": kl, **dict.fromkeys(tvs, kl), **of_tokens})
     assert set(batch_signals.compute(columns)) == set(SIGNALS)
@@ -145,6 +145,7 @@ def _full_batch() -> Columns:
         rewards=np.array([1.0, 0.0]),
         group_ids=np.array([3, 3]),
         versions=np.array([4, 5]),
+        finish_reasons=["stop", "length"],
         trainer_version=6,
     )
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.core.example_columns import of_log_ratios
+from trmon_client.core import statistics
 from trmon_client.core.columns import Columns
 from trmon_client.core.signals import batch_signals
 from trmon_client.core.signals.group_signals import share_at_cap
@@ -99,7 +100,7 @@ def test_the_longest_of_uncut_lengths_is_no_cap(seed: int, n: int) -> None:
 
 def test_a_given_truncation_comes_first() -> None:
     columns = of_log_ratios([0.1] * 9, [0.1] * 9, [0.1] * 2, [], truncated=[True, False, False, True])
-    assert batch_signals.compute(columns)["length_limit_share"] == pytest.approx(1 / 3)
+    assert batch_signals.compute(columns)["length_limit_share"] == pytest.approx(2 / 4)
 
 
 def test_invalid_tokens_count_towards_the_length_at_the_cap() -> None:
@@ -110,3 +111,64 @@ def test_invalid_tokens_count_towards_the_length_at_the_cap() -> None:
 def test_truncation_of_some_parts_only_is_dropped_by_a_merge() -> None:
     cut, unknown = of_log_ratios([0.1], truncated=[True]), of_log_ratios([0.1] * 3)
     assert "truncated" not in Columns.merge(cut, unknown)
+
+
+REASONS = ["stop", "tool_calls", "eos", "length", "LENGTH", {"type": "abort"}, "abort", "error", "repetition", None]
+
+
+def test_finish_reasons_are_shares_of_the_known_ones_also_of_responses_without_a_counted_token() -> None:
+    rows = [[0.1]] * 6 + [[]] * 4
+    found = batch_signals.compute(of_log_ratios(*rows, finish_reasons=REASONS))
+    shares = (found["finish_stop_share"], found["length_limit_share"], found["finish_abort_share"])
+    assert (*shares, found["finish_other_share"]) == pytest.approx((3 / 9, 2 / 9, 2 / 9, 2 / 9))
+
+
+def test_a_response_whose_tokens_are_masked_as_it_was_cut_counts_as_cut() -> None:
+    found = batch_signals.compute(of_log_ratios([0.1], [], [], [0.1], truncated=np.array([0, 1, 1, 0])))
+    assert found["length_limit_share"] == 0.5
+    both = of_log_ratios([0.1], [0.1], truncated=np.array([0, 1]), finish_reasons=["stop", "stop"])
+    assert batch_signals.compute(both)["length_limit_share"] == 0.5
+    unknown = batch_signals.compute(of_log_ratios([0.1], [0.1], finish_reasons=[None, None]))
+    assert math.isnan(unknown["length_limit_share"])
+
+
+@pytest.mark.parametrize(
+    ("reasons", "message"), [(["stop"], "of length 1; expected 2 texts"), ("stop", "str; expected 2 texts")]
+)
+def test_wrong_finish_reasons_are_named(reasons: object, message: str) -> None:
+    with pytest.raises(ValueError, match=f"finish_reasons is {message}"):
+        of_log_ratios([0.1], [0.1], finish_reasons=reasons)
+
+
+def test_distinct_prompts_are_the_group_ids_of_sequences_with_tokens() -> None:
+    found = batch_signals.compute(
+        of_log_ratios([0.1], [0.1], [0.1], [], group_ids=np.array([2**60, 2**60 + 1, 2**60, 9]))
+    )
+    assert (found["distinct_prompts"], found["distinct_prompt_share"]) == (2.0, pytest.approx(2 / 3))
+
+
+def test_entropy_and_ratio_by_the_sign_of_the_advantage_equal_those_of_the_sequences_alone() -> None:
+    """A sequence without a sign belongs to neither, and a sign without a sequence is unknown."""
+    rows = ([0.1, -0.3, 0.2], [0.5], [-0.2, 0.1], [0.3], [], [0.7])
+    advantages = np.array([1.0, -2.0, 0.25, 0.0, -1.0, math.nan])
+    found = batch_signals.compute(of_log_ratios(*rows, advantages=advantages))
+    for sign, chosen in (("positive", [0, 2]), ("negative", [1, 4])):
+        alone = batch_signals.compute(of_log_ratios(*(rows[i] for i in chosen)))
+        assert found[f"sampled_entropy_{sign}"] == pytest.approx(alone["sampled_entropy"], rel=1e-12)
+        assert found[f"ratio_mean_{sign}"] == pytest.approx(alone["total_ratio_mean"], rel=1e-12)
+    gains = batch_signals.compute(of_log_ratios([0.1], advantages=np.array([1.0])))
+    assert math.isnan(gains["sampled_entropy_negative"])
+    assert math.isnan(gains["ratio_mean_negative"])
+
+
+def test_the_ratio_by_sign_is_that_of_the_updates_where_they_are_known() -> None:
+    random = np.random.default_rng(3)
+    mu, old, new = (-random.exponential(1.0, (6, 9)) for _ in range(3))
+    advantages = random.normal(size=(6, 9))
+    columns = statistics.columns(
+        rollout_logprobs=mu, old_logprobs=old, logprobs=new, mask=np.ones((6, 9)), advantages=advantages
+    )
+    found = batch_signals.compute(columns)
+    for sign, rows in (("positive", advantages.mean(-1) > 0), ("negative", advantages.mean(-1) < 0)):
+        assert found[f"ratio_mean_{sign}"] == pytest.approx(np.exp(new - old)[rows].mean())
+        assert found[f"sampled_entropy_{sign}"] == pytest.approx(-mu[rows].mean())

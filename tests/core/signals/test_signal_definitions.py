@@ -45,6 +45,9 @@ def test_signals_of_the_log_probs_equal_their_definitions(noise: float, n_sequen
         relative = WITHIN_A_BIN if name in FROM_HISTOGRAMS else 1e-6
         assert computed[name] == pytest.approx(value, rel=relative, abs=1e-9, nan_ok=True), name
     of_advantages = {"advantage_max", "advantage_min", "advantage_invalid_share"}
+    of_advantages |= {
+        f"{stem}_{sign}" for stem in ("sampled_entropy", "ratio_mean") for sign in ("positive", "negative")
+    }
     assert set(computed) == {*expected, "invalid_fraction"} | of_advantages
 
 
@@ -79,6 +82,8 @@ def test_signals_of_the_labels_equal_their_definitions() -> None:
         "length_limit_share": 3 / 8,
         "zero_variance_groups": 1 / 3,
         "effective_signal": np.mean([REWARDS[group == GROUPS].var(ddof=1) for group in (5, 7, 9)]),
+        "distinct_prompts": 4,
+        "distinct_prompt_share": 4 / 8,
         "group_ratio_variance": np.mean([geo[group == GROUPS].var() for group in (5, 7, 9)]),
         "version_lag_mean": (11 - oldest).mean(),
         "version_lag_max": (11 - oldest).max(),

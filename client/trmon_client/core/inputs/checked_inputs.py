@@ -34,6 +34,9 @@ class CheckedInputs:
     group_ids: Array | None = None
     versions: Array | None = None
     truncated: Array | None = None
+    finish_reasons: Array | None = None
+    """int64 [B]: the place in `labels.FINISH_REASONS`, -1 where it is unknown."""
+    token_ids: Array | None = None
     trainer_version: int | None = None
     old_version: int | None = None
     turns: TurnInputs | None = None
@@ -55,14 +58,19 @@ class CheckedInputs:
 
     def mapped(self, change: Callable[[Array], Array]) -> CheckedInputs:
         """Return the arguments with a function applied to each array."""
-        others = ("mask", "ref_logprobs", "advantages", "rewards", "group_ids", "versions", "truncated")
-        given = {name: array for name in others if (array := getattr(self, name)) is not None}
+        given = {name: array for name in _ARRAYS if (array := getattr(self, name)) is not None}
         return replace(
             self,
             logprobs={name: change(array) for name, array in self.logprobs.items()},
             **{name: change(array) for name, array in given.items()},
             turns=None if self.turns is None else self.turns.mapped(change),
         )
+
+
+_ARRAYS = (
+    *("mask", "ref_logprobs", "advantages", "rewards", "group_ids", "versions"),
+    *("truncated", "finish_reasons", "token_ids"),
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -83,6 +91,8 @@ class GivenBatch:
     group_ids: Any = None
     versions: Any = None
     truncated: Any = None
+    finish_reasons: Any = None
+    token_ids: Any = None
     trainer_version: Any = None
     old_version: Any = None
     turn_ids: Any = None
@@ -104,7 +114,7 @@ class GivenBatch:
         whole = tokens.mask
         optional = OptionalInputs(tuple(whole.shape), next(iter(given), "mask"), tokens.layout, device)
         counts = whole if dtype_kind(whole) == "b" else whole != 0
-        ref = self.ref_logprobs
+        ref, ids = self.ref_logprobs, self.token_ids
         inputs = CheckedInputs(
             logprobs=tokens.logprobs,
             mask=counts,
@@ -115,6 +125,8 @@ class GivenBatch:
             group_ids=optional.labels("group_ids", self.group_ids),
             versions=optional.per_token("versions", self.versions, kinds="i"),
             truncated=optional.per_sequence("truncated", self.truncated, kinds="bi"),
+            finish_reasons=optional.finish_reasons(self.finish_reasons),
+            token_ids=None if ids is None else optional.of_tokens("token_ids", ids, kinds="i"),
             trainer_version=policy_version("trainer_version", self.trainer_version),
             old_version=policy_version("old_version", self.old_version),
             turns=read_turns(optional, turn_ids=self.turn_ids, turn_offsets=self.turn_offsets, mask=counts),

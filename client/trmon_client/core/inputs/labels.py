@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from numbers import Number
@@ -49,6 +49,22 @@ def _label(value: Any) -> int:
         return number
     name = value if isinstance(value, bytes) else str(value).encode(errors="surrogatepass")
     return int.from_bytes(blake2b(name).digest()[:8], "little", signed=True)
+
+
+FINISH_REASONS = ("stop", "length", "abort", "other")
+"""Why a response ended: by itself, at the length limit, because it was aborted, or for any other reason."""
+_PLACES = {
+    **dict.fromkeys(("stop", "eos", "tool_calls", "function_call"), 0),
+    **dict.fromkeys(("length", "max_tokens"), 1),
+    **dict.fromkeys(("abort", "aborted"), 2),
+}
+"""The names of vLLM, SGLang and servers of OpenAI's protocol, with their place in `FINISH_REASONS`."""
+
+
+def _finish_reason(given: Any) -> int:
+    """Return the place of a reason in `FINISH_REASONS`, -1 for None; SGLang gives a mapping with its type."""
+    name = given.get("type") if isinstance(given, Mapping) else given
+    return -1 if name is None else _PLACES.get(str(name).lower(), len(FINISH_REASONS) - 1)
 
 
 _DTYPES = {"f": "a floating dtype", "i": "an integer dtype", "bi": "booleans or integers", "fib": "a real dtype"}
@@ -105,6 +121,16 @@ class OptionalInputs:
         if shape != self.shape[:1]:
             raise ValueError(f"{name} has shape {shape}; expected {self.shape[:1]}, one label for each sequence")
         return group_labels(value, self.device)
+
+    def finish_reasons(self, value: Any) -> Array | None:
+        """Return the reasons why responses ended as places in `FINISH_REASONS`, int64 [B]."""
+        if value is None:
+            return None
+        n = None if isinstance(value, str) or not hasattr(value, "__len__") else len(value)
+        if n != self.shape[0]:
+            given = type(value).__name__ if n is None else f"of length {n}"
+            raise ValueError(f"finish_reasons is {given}; expected {self.shape[0]} texts, one for each sequence")
+        return to_computable(np.array([_finish_reason(one) for one in value], np.int64), self.device)
 
     def _check(self, name: str, array: Array, shapes: list[tuple[int, ...]], kinds: str) -> Array:
         if tuple(array.shape) not in shapes:

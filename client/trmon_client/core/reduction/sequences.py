@@ -57,6 +57,8 @@ def sequence_labels(inputs: CheckedInputs, *, valid: Array) -> dict[str, Array]:
         found["version_min"], found["version_max"] = _range_of_valid(inputs, inputs.versions, valid)
     if inputs.truncated is not None:
         found["truncated"] = inputs.truncated != 0
+    if inputs.finish_reasons is not None:
+        found["finish_reason"] = inputs.finish_reasons
     # The trainer may overwrite its memory before the columns are read.
     return {name: inputs.functions.copied(array, COLUMNS[name].dtype) for name, array in found.items()}
 

@@ -17,6 +17,7 @@ from trmon_client.core.signals.group_signals import (
     group_signals,
     length_signals,
     reward_signals,
+    signals_by_sign,
 )
 from trmon_client.core.signals.pair_signals import pair_signals
 
@@ -70,6 +71,7 @@ def compute_of_sequences(sequences: SequenceMatrix) -> dict[str, float]:
             **rollout_signals(sequences),
             **reward_signals(sequences),
             **advantage_signals(sequences),
+            **signals_by_sign(sequences),
             **group_signals(sequences),
             **_versions(sequences),
             **_divergences(sequences),

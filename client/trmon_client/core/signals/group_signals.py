@@ -8,8 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from trmon_client.core.arrays import Array
+from trmon_client.core.column_schema import REPETITION_STEMS
 from trmon_client.core.columns import SequenceMatrix
 from trmon_client.core.histogram import quantile_of_sorted
+from trmon_client.core.inputs.labels import FINISH_REASONS
+from trmon_client.core.reduction.sequences import SUM_LOGP
+from trmon_client.core.reduction.token_terms import clipped_pair
 
 EQUAL_WITHIN = 1e-9
 """Rewards are equal up to this, relative to the largest magnitude where it is above 1."""
@@ -67,6 +71,30 @@ def advantage_signals(sequences: SequenceMatrix) -> dict[str, float]:
         "advantage_min": float(np.fmin.reduce(advantages)),
         "advantage_invalid_share": _invalid_share(sequences, advantages),
     }
+
+
+def signals_by_sign(sequences: SequenceMatrix) -> dict[str, float]:
+    """Return the entropy of the sampler and the mean ratio by the sign of the sequences' advantages; NaN without any.
+
+    The entropy is estimated from samples of mu, else of pi_old, else of pi; the ratio is of the pair that PPO clips.
+    Source: formulas, section 5.
+    """
+    names = sequences.columns
+    if "advantage" not in names:
+        return {}
+    means: dict[str, tuple[Array, float, float]] = {}
+    sampler = next((name for name in SUM_LOGP.values() if name in names), None)
+    if sampler is not None:
+        means["sampled_entropy"] = (sequences.of_column(sampler), -1.0, 0.0)
+    if names.pairs:
+        means["ratio_mean"] = (sequences.of_column(f"{clipped_pair(names.pairs)}_sum_ratio_dev"), 1.0, 1.0)
+    advantages, lengths = sequences.of_column("advantage"), sequences.lengths
+    found = {}
+    for sign, chosen in (("positive", advantages > 0), ("negative", advantages < 0)):
+        n = np.float64(lengths @ chosen)
+        for stem, (sums, factor, offset) in means.items():
+            found[f"{stem}_{sign}"] = float(factor * (np.add.reduce(sums[chosen]) / n) + offset)
+    return found
 
 
 def _invalid_share(sequences: SequenceMatrix, given: Array) -> float:
@@ -127,7 +155,8 @@ def group_signals(sequences: SequenceMatrix) -> dict[str, float]:
         return {}
     ids = sequences.labels("group_id")
     groups = _Groups.of(ids)
-    signals: dict[str, float] = {}
+    n_groups = math.nan if sequences.is_empty else float(len(groups.starts))
+    signals = {"distinct_prompts": n_groups, "distinct_prompt_share": n_groups / len(ids)}
     if sequences.columns.primary is not None:
         # The mean over groups of the variance of exp(S/T) on the primary pair.
         geo = np.exp(sequences.of_column(f"{sequences.columns.primary}_sum_d") / sequences.lengths)
@@ -183,26 +212,60 @@ NEAR_CAP = 0.95
 
 
 def length_signals(sequences: SequenceMatrix) -> dict[str, float]:
-    """Return the signals of response lengths, in valid tokens. Source: formulas, sections 5 and 10."""
+    """Return the signals of response lengths, in valid tokens, and of how responses end and repeat themselves.
+
+    Source: formulas, sections 5 and 10.
+    """
     ordered = np.sort(sequences.lengths)
-    return {
-        "response_length_mean": sequences.sums["n_tokens"] / len(ordered),
-        "response_length_median": quantile_of_sorted(ordered, 0.5),
-        "response_length_p95": quantile_of_sorted(ordered, 0.95),
-        "response_length_max": quantile_of_sorted(ordered, 1.0),
-        "length_limit_share": _share_at_limit(sequences),
-    }
+    return (
+        _finish_shares(sequences)
+        | _repetition(sequences)
+        | {
+            "response_length_mean": sequences.sums["n_tokens"] / len(ordered),
+            "response_length_median": quantile_of_sorted(ordered, 0.5),
+            "response_length_p95": quantile_of_sorted(ordered, 0.95),
+            "response_length_max": quantile_of_sorted(ordered, 1.0),
+            "length_limit_share": _share_at_limit(sequences),
+        }
+    )
 
 
 def _share_at_limit(sequences: SequenceMatrix) -> float:
-    """Return the share of `truncated` sequences where it is given, else of those at the cap of the batch."""
-    if "truncated" in sequences.columns:
-        truncated = sequences.of_column("truncated")
-        known = truncated[truncated >= 0]
-        return float(np.count_nonzero(known) / np.float64(len(known)))
+    """Return the share of truncated sequences where it or their finish reason is given, else of those at the cap."""
     columns = sequences.columns
+    if "truncated" in columns:
+        return _share_of_known(columns["truncated"], 1)
+    if "finish_reason" in columns:
+        return _share_of_known(columns["finish_reason"], FINISH_REASONS.index("length"))
     counted = columns["n_tokens"] + columns["n_invalid"]
     return float("nan") if sequences.is_empty else share_at_cap(counted[columns["n_tokens"] > 0])
+
+
+def _share_of_known(labels: Array, label: int) -> float:
+    """Return the share of a label among sequences that have one, also those whose tokens the trainer has masked."""
+    n_known = np.float64(np.count_nonzero(labels >= 0))
+    return float(np.count_nonzero(labels == label) / n_known)
+
+
+def _finish_shares(sequences: SequenceMatrix) -> dict[str, float]:
+    if "finish_reason" not in sequences.columns:
+        return {}
+    reasons = sequences.columns["finish_reason"]
+    others = ("stop", "abort", "other")
+    return {f"finish_{name}_share": _share_of_known(reasons, FINISH_REASONS.index(name)) for name in others}
+
+
+def _repetition(sequences: SequenceMatrix) -> dict[str, float]:
+    """Return the share of 4-grams that occurred earlier in their response; NaN without a 4-gram."""
+    if "n_four_grams" not in sequences.columns:
+        return {}
+    n_grams, n_repeated = (sequences.of_column(name) for name in REPETITION_STEMS)
+    has_any = n_grams > 0
+    shares = np.sort(n_repeated[has_any] / n_grams[has_any])
+    return {
+        "repeated_share": float(np.add.reduce(n_repeated) / np.add.reduce(n_grams)),
+        "repeated_share_p95": quantile_of_sorted(shares, 0.95) if len(shares) else math.nan,
+    }
 
 
 def share_at_cap(lengths: Array) -> float:
