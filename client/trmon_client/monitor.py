@@ -152,6 +152,14 @@ class Monitor:
         """Report that the trainer pauses on purpose (evaluation, checkpoint) until it logs again."""
         self._send("pause", lambda session: session.pause(reason))
 
+    def checkpoint(self, step: int, path: str | os.PathLike[str]) -> None:
+        """Report that a checkpoint has been saved: messages and the page then name the one to go back to.
+
+        Every rank may call; rank 0 reports. Args: step: as of `log_batch`, of the newest batch that its weights were
+        trained on; path: where the trainer resumes from, on its disk or a URL.
+        """
+        self._send("checkpoint", lambda session: session.checkpoint(step, path))
+
     def _send(self, call: str, send: Callable[[Session], None]) -> None:
         session = self._current_session()
         if not self._is_closed:

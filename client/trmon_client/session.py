@@ -134,6 +134,7 @@ class Session:
         self._given = GivenPolicies(self.error_guard.warn_once)
         self._rejected = RejectedSteps(self.error_guard.warn_once)
         self._advice_cache = AdviceCache()
+        self._saved = messages.SavedPaths()
         # Reentrant: a signal handler may call in the middle of a call.
         self._lock = threading.RLock()
         self._unstarted: Encoder | None = None
@@ -208,6 +209,13 @@ class Session:
     def pause(self, reason: str) -> None:
         """Queue the message that the trainer pauses on purpose."""
         self._ensure_started().put(messages.pause_message(reason, sequence=next(_SEQUENCES)))
+
+    def checkpoint(self, step: int, path: str | os.PathLike[str]) -> None:
+        """Queue the message that a checkpoint has been saved, on rank 0. Errors: ValueError, TypeError."""
+        step, encoder = _count("step", step), self._ensure_started()
+        if self._ranks.rank == 0:
+            number, secret = next(_SEQUENCES), self._settings.token
+            encoder.put(messages.checkpoint_message(step, path, saved=self._saved, sequence=number, secret=secret))
 
     def finish(self, end: ProcessEnd, *, timeout_seconds: float) -> None:
         """Queue the message that the process ends, and close."""

@@ -20,6 +20,7 @@ from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
 
 from tests.client.server import Peer
 from tests.client.trainer import batch, settings, spooled, steps
+from tests.fixtures.waiting import eventually
 from trmon_client.core import wire
 from trmon_client.error_guard import RejectedSteps, WarnOnce
 from trmon_client.monitor import Monitor
@@ -425,3 +426,50 @@ def test_a_copy_of_the_trainer_shares_the_monitor_and_a_checkpoint_has_no_token(
     pickled = pickle.dumps(monitor)
     assert b"s3cret" not in pickled
     assert pickle.loads(pickled).settings.run == monitor.settings.run
+
+
+def test_a_checkpoint_is_reported_with_its_path_and_with_those_that_are_gone(tmp_path: Path) -> None:
+    folders = [tmp_path / f"checkpoint-{step}" for step in (2, 4, 6)]
+    with Peer() as peer:
+        with Monitor(settings(tmp_path, url=peer.url, token="hush-hush-hush")) as monitor:
+            for step, folder in zip((2, 4, 6), folders, strict=True):
+                folder.mkdir()
+                monitor.checkpoint(step, folder)
+                eventually(lambda: len(peer.of(wire.Pause)), lambda n, step=step: n == step // 2)
+                if step == 4:
+                    folders[0].rmdir()
+            monitor.checkpoint(8, "s3://runs/8?token=hush-hush-hush")
+            monitor.checkpoint(10, "s3://runs/10")
+        told = [pause.checkpoint for pause in peer.of(wire.Pause)]
+        (finish,) = peer.of(wire.Finish)
+    assert [(one.step, one.deleted) for one in told] == [(2, []), (4, []), (6, [2]), (8, []), (10, [])]
+    assert [one.path for one in told[:3]] == [str(folder) for folder in folders]
+    assert [one.path for one in told[3:]] == ["s3://runs/8?token=***", "s3://runs/10"]
+    assert finish.losses.dropped == {}
+
+
+def test_a_path_that_is_saved_over_names_the_newest_step_and_a_relative_one_is_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("last.pt").touch()
+    with Peer() as peer:
+        with Monitor(settings(tmp_path, url=peer.url)) as monitor:
+            monitor.checkpoint(2, "last.pt")
+            monitor.checkpoint(4, "last.pt")
+        told = [pause.checkpoint for pause in peer.of(wire.Pause)]
+    assert [(one.step, one.path, one.deleted) for one in told] == [
+        (2, str(tmp_path / "last.pt"), []),
+        (4, str(tmp_path / "last.pt"), [2]),
+    ]
+
+
+def test_other_ranks_report_no_checkpoint_and_what_is_no_path_raises_nothing(tmp_path: Path) -> None:
+    with Peer() as peer:
+        with Monitor(settings(tmp_path, url=peer.url, rank=1, world_size=2)) as monitor:
+            monitor.checkpoint(2, tmp_path)
+        with Monitor(settings(tmp_path, url=peer.url, run="other")) as monitor:
+            monitor.checkpoint(-1, tmp_path)
+            monitor.checkpoint(3, object())  # type: ignore[arg-type]
+        assert peer.of(wire.Pause) == []
+        assert [finish.losses.dropped for finish in peer.of(wire.Finish)] == [{}, {"internal": 2}]

@@ -8,7 +8,7 @@ from tests.notify.posting import ended_ill, notification
 from trmon.domain.alerts.alert import AlertState
 from trmon.domain.alerts.notification import Notification
 from trmon.domain.identity import RunKey
-from trmon.notify.message_text import SHARED_CAUSE, Link, message_text
+from trmon.notify.message_text import MAX_CHECKPOINT_LENGTH, SHARED_CAUSE, Link, cause_details, message_text
 
 
 def stalls(count: int, *, state: AlertState = AlertState.FIRING) -> list[Notification]:
@@ -68,3 +68,15 @@ def test_an_incident_that_is_sent_after_its_run_ended_is_for_the_next_run() -> N
     cause = structs.replace(over.cause, remedy="Stop and go back.")
     text = message_text([structs.replace(over, status=AlertState.FIRING, cause=cause)])
     assert text.alerts[0].details == ("Last good step: 6.", "For the next run: Stop and go back.")
+
+
+def test_an_incident_names_the_checkpoint_to_go_back_to_in_one_line() -> None:
+    over = ended_ill()
+    said = f"Checkpoint to go back to: /c/\n{'x' * 2000} (step 6)."
+    cause = structs.replace(over.cause, checkpoint=said, checkpoint_step=6)
+    one = structs.replace(over, status=AlertState.FIRING, ended="", cause=cause)
+    text = message_text([one])
+    line = text.alerts[0].details[1]
+    assert line.startswith("Checkpoint to go back to: /c/ xxx")
+    assert len(line) == MAX_CHECKPOINT_LENGTH
+    assert cause_details(one)["checkpoint"] == line

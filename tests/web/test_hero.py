@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import combinations
 from typing import Any
 
 import pytest
@@ -149,6 +150,17 @@ def card_of(tab: Visit, given: dict[str, Any] | None = None, **changed: Any) -> 
     return tab.go(PATH)
 
 
+def test_the_checkpoint_to_go_back_to_is_in_the_card_and_on_the_time_line(visiting: Visiting) -> None:
+    said = "Checkpoint to go back to: /c/<b>12</b> (step 12)."
+    remedy = REMEDY | {"checkpoint": said, "checkpoint_step": 12, "checkpoint_path": "/c/<b>12</b>"}
+    given = finding(chart="version_lag_mean", since_step=20, found_step=22, last_good_step=19)
+    page = card_of(visiting(), diagnosis(given, remedy=remedy))
+    expect(page.get_by_label("Diagnosis")).to_contain_text(said)
+    line = page.get_by_role("img", name=re.compile("last good step 19, checkpoint of step 12, began at step 20"))
+    expect(line.locator(".mark.saved text")).to_have_text("checkpoint 12")
+    expect(line.locator(".mark.began text")).to_have_text("began 20")
+
+
 def test_the_options_of_the_remedy_are_shown_whole_and_copied_where_their_value_is_known(visiting: Visiting) -> None:
     tab = visiting()
     page = card_of(tab, diagnosis(finding(), remedy=REMEDY))
@@ -245,14 +257,22 @@ def test_labels_of_a_narrow_time_line_do_not_overlap(reading: Reading) -> None:
             const line = new Timeline(chartData, () => {});
             document.body.append(line.element);
             const lead = { chart: "lr", evidence: [] };
-            await line.show({ began: 22, found: 25, interval: [21, 25], rewardFell: 30, lastGood: 21, lead });
-            const boxes = [...line.element.querySelectorAll(".mark text")].map((text) => text.getBoundingClientRect());
+            const story = { began: 22, found: 25, interval: [21, 25], rewardFell: 30, lastGood: 21, lead };
+            const boxes = [];
+            for (const checkpoint of [null, 3, 20]) {
+                await line.show({ ...story, checkpoint });
+                const texts = [...line.element.querySelectorAll(".mark text")].filter((text) => text.textContent);
+                boxes.push(texts.map((text) => text.getBoundingClientRect()));
+            }
             line.element.remove();
             return boxes;
         }"""
     )
-    first, second = boxes
-    assert second["left"] >= first["right"] or second["top"] >= first["bottom"] - 3
+    assert [len(labels) for labels in boxes] == [2, 3, 2], "a checkpoint without room has a line alone"
+    for labels in boxes:
+        for first, second in combinations(labels, 2):
+            apart = second["left"] >= first["right"] or first["left"] >= second["right"]
+            assert apart or abs(second["top"] - first["top"]) >= first["height"] - 3
 
 
 def test_disclosures_and_selected_text_survive_updates(evaluate: Evaluate) -> None:

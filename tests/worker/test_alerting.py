@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from tests.worker.watched_run import WATCH_CONFIG, WatchedRun, train
+from tests.domain.trainer import report
+from tests.worker.watched_run import ORIGIN, WATCH_CONFIG, WatchedRun, train
 from trmon.domain.findings.catalogue import without
+from trmon.domain.runs.run import RunState
+from trmon_client.core import wire
 
 
 def test_an_illness_is_delivered_once_as_an_incident_and_resolves_after_quiet_steps() -> None:
@@ -92,3 +96,40 @@ def test_an_alert_of_a_removed_rule_resolves_and_its_incident_waits_for_quiet_st
         "corrupt_logprobs": "resolved",
         "incident": "firing",
     }
+
+
+def saved(step: int, **origin: Any) -> wire.Pause:
+    told = wire.SavedCheckpoint(step, f"/c/{step}")
+    return wire.Pause(**{**ORIGIN, "sent_at": 10.0 * step, **origin}, sequence=step, checkpoint=told)
+
+
+def test_a_message_names_the_newest_checkpoint_by_the_last_good_step_or_says_that_there_is_none() -> None:
+    told = []
+    for every in (4, 20):
+        watched = WatchedRun()
+        for step in range(16):
+            train(watched, range(step, step + 1), health="corrupt" if step >= 10 else "healthy")
+            if step % every == 0 and step:
+                watched.receive(saved(step), at=10.0 * step)
+        (delivery,) = watched.log.deliveries.values()
+        assert delivery.notification.cause is not None
+        told.append(delivery.notification.cause)
+        assert watched.view.run.state is RunState.RUNNING
+    assert [cause.last_good_step for cause in told] == [9, 9]
+    assert told[0].checkpoint == "Checkpoint to go back to: /c/8 (step 8)."
+    assert (told[0].checkpoint_step, told[0].checkpoint_path) == (8, "/c/8")
+    assert told[1].checkpoint == "No checkpoint is known: the trainer has reported none."
+
+
+def test_a_restart_that_goes_back_leaves_the_checkpoints_of_the_steps_after_it() -> None:
+    watched = WatchedRun()
+    train(watched, range(13))
+    for step in (4, 8, 12):
+        watched.receive(saved(step), at=130.0)
+    assert [one.step for one in watched.view.run.checkpoints] == [4, 8, 12]
+    again = {"attempt": "b", "launch": "launch-2"}
+    watched.receive(report(9, **again), saved(10, **again, sent_at=1e9), at=1000.0)
+    assert [one.step for one in watched.view.run.checkpoints] == [4, 8, 10]
+    watched.restart()
+    watched.receive(report(10, **again), at=1010.0)
+    assert [one.step for one in watched.view.run.checkpoints] == [4, 8, 10]

@@ -51,6 +51,7 @@ def diagnosis_info(
         config=run.config,
         has_ended=run.state.ended,
         is_log=is_imported(run.config),
+        checkpoints=run.checkpoints,
         incident=newest_incident_info(incident, run),
         collapse_risk=_collapse_risk_info(risk, is_past=is_past_collapse(run, judgement)),
         answers=None if answers is None else AnswersInfo.from_fields(answers),

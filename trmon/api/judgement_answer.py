@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from trmon.domain.findings.judge import Evidence, Place
 from trmon.domain.findings.remedies import how_to_measure, remedy
 from trmon.domain.findings.sentences import evidence_words, headline, illness_words, words_of_signal
 from trmon.domain.findings.verdict import Course, Found, Judgement, words_of
+from trmon.domain.runs.run import SavedCheckpoint
 from trmon_client.api.diagnosis import (
     CourseInfo,
     DiagnosisInfo,
@@ -27,13 +28,14 @@ def judgement_info(
     config: Mapping[str, Any],
     has_ended: bool = False,
     is_log: bool = False,
+    checkpoints: Sequence[SavedCheckpoint] | None = None,
     **fields: object,
 ) -> DiagnosisInfo:
     """Return the answer for a judgement.
 
     Args: framework: of the run's options or of the log's names; config: of the run, for the values of the remedy's
-    options; is_log: whether it is of a trainer's log, imported or not; fields: what the answer
-    has besides the judgement.
+    options; checkpoints: that its trainer has reported, None of a log; is_log: whether it is of a trainer's log,
+    imported or not; fields: what the answer has besides the judgement.
     """
     attempt = judgement.place.attempt
     since, last_good = judgement.since, judgement.last_good
@@ -52,7 +54,9 @@ def judgement_info(
         reward=None if judgement.reward is None else _course_info(judgement.reward),
         changed=[_course_info(course) for course in judgement.changed],
         unmeasured=list(_unmeasured(judgement, framework=framework, is_log=is_log)),
-        remedy=_remedy_info(judgement, framework=framework, config=config, has_ended=has_ended),
+        remedy=_remedy_info(
+            judgement, framework=framework, config=config, has_ended=has_ended, checkpoints=checkpoints
+        ),
         has_ended=has_ended,
         framework=framework,
         **fields,
@@ -88,7 +92,12 @@ def _course_info(course: Course) -> CourseInfo:
 
 
 def _remedy_info(
-    judgement: Judgement, *, framework: str | None, config: Mapping[str, Any], has_ended: bool
+    judgement: Judgement,
+    *,
+    framework: str | None,
+    config: Mapping[str, Any],
+    has_ended: bool,
+    checkpoints: Sequence[SavedCheckpoint] | None,
 ) -> RemedyInfo | None:
     if judgement.lead is None:
         return None
@@ -98,6 +107,7 @@ def _remedy_info(
         config=config,
         last_good_step=_step(judgement.last_good),
         has_ended=has_ended,
+        checkpoints=checkpoints,
     )
     return RemedyInfo.from_fields(found)
 

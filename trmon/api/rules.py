@@ -11,7 +11,7 @@ from trmon.domain.backtest.limit_trial import tunable_limits
 from trmon.domain.errors import NotFound, nearest_names
 from trmon.domain.findings.catalogue import Catalogue
 from trmon.domain.findings.clause_words import clause_words, seen_words, severity_words
-from trmon.domain.findings.remedies import remedy_of
+from trmon.domain.findings.remedies import remedy
 from trmon.domain.health.problems import title_of_rule
 from trmon.domain.health.runbook import runbook_of
 from trmon.domain.rules.condition import FindingStands
@@ -54,7 +54,7 @@ def _rule_info(rule: Rule, catalogue: Catalogue) -> RuleInfo:
     return RuleInfo.from_fields(
         rule,
         title=title_of_rule(rule.name),
-        runbook=remedy_of(rule.name, {}, last_good_step=None, has_ended=False).first
+        runbook=remedy(rule.name, framework=None, config={}, last_good_step=None, has_ended=False).first
         if rule.is_finding
         else rule.runbook,
         stages=[

@@ -212,7 +212,7 @@ MOST_ROWS = 1_000_000
 
 @router.get("/runs/{project}/{run}/marks")
 def list_marks(key: Named, access: Reader, service: Service, attempt_id: OfAttempt = None) -> list[CourseMarkInfo]:
-    """List restarts, other configurations and jumps of the learning rate by step, the newest 200."""
+    """List restarts, other configurations, jumps of the learning rate and checkpoints by step, the newest 200."""
     run, signals = service.store.runs.get(key, access=access), service.store.signals
     series = signals.series(run.id, names=MARK_SIGNALS, access=access, attempt_id=attempt_id, points=MOST_ROWS)
     course = Course(
@@ -221,7 +221,8 @@ def list_marks(key: Named, access: Reader, service: Service, attempt_id: OfAttem
         closed_at=series.closed_at,
         signals={name: series.bands[name].last for name in MARK_SIGNALS},
     )
-    marks = course_marks(course, started_at=signals.launches(run.id, access=access, attempt_id=attempt_id))
+    launches = signals.launches(run.id, access=access, attempt_id=attempt_id)
+    marks = course_marks(course, started_at=launches, checkpoints=run.checkpoints)
     return [CourseMarkInfo.from_fields(mark, kind=mark.kind.value) for mark in marks]
 
 

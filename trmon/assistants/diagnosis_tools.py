@@ -43,6 +43,7 @@ def diagnose_run_tool(service: Service, run: RunName) -> Answer:
         "remedy": remedy
         and {
             "first": remedy.first,
+            "checkpoint": remedy.checkpoint or None,
             "options": {**remedy.options, **remedy.options_in_words} or None,
             "not_known": remedy.not_known or None,
             "if_it_persists": remedy.then or None,

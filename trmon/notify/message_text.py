@@ -18,6 +18,7 @@ MAX_NAMED_RUNS = 10
 MAX_NAMED_ALERTS = 10
 """Alerts that a link to an action names."""
 MAX_NOTE_LENGTH = 500
+MAX_CHECKPOINT_LENGTH = 1100
 SHARED_CAUSE = "Several runs at once: look first for what they share, such as the network, storage or the scheduler."
 
 
@@ -167,11 +168,17 @@ def _cause_details(cause: NotifiedCause, *, is_late: bool) -> Iterator[str]:
     """Yield the lines of a cause. Args: is_late: whether it was found while the run trained, and is told after it."""
     if cause.last_good_step is not None:
         yield f"Last good step: {cause.last_good_step}."
+    if cause.checkpoint:
+        yield _checkpoint_line(cause)
     yield f"For the next run: {cause.remedy}" if is_late else cause.remedy
     if cause.options:
         yield f"Set {', '.join(f'{name}={value}' for name, value in cause.options.items())}."
     if cause.runbook_url is not None:
         yield f"Runbook: {cause.runbook_url}"
+
+
+def _checkpoint_line(cause: NotifiedCause) -> str:
+    return one_line(cause.checkpoint, max_length=MAX_CHECKPOINT_LENGTH)
 
 
 def _name(notification: Notification) -> str:
@@ -233,6 +240,7 @@ def cause_details(notification: Notification) -> dict[str, str]:
         "title": cause.title,
         "cause": cause.rule,
         "last_good_step": cause.last_good_step,
+        "checkpoint": _checkpoint_line(cause) or None,
         "remedy": cause.remedy,
         "options": ", ".join(f"{name}={value}" for name, value in cause.options.items()) or None,
         "runbook_url": cause.runbook_url,

@@ -93,6 +93,8 @@ def remedy_lines(remedy: RemedyInfo | None) -> Iterator[str]:
     if remedy is None:
         return
     yield f"do: {remedy.first}"
+    if remedy.checkpoint:
+        yield f"    {remedy.checkpoint}"
     yield from (f"    {option}" for option in remedy.to_paste)
     yield from (f"    {option}: {words}" for option, words in remedy.options_in_words.items())
     if remedy.then:

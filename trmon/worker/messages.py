@@ -261,6 +261,8 @@ class MessageHandler:
         run.pending.apply_notice(notice)
         if isinstance(message, wire.Finish):
             run.context.record_warnings(message.losses.warnings, changes, at=notice.received_at)
+        if isinstance(message, wire.Pause) and isinstance(message.checkpoint, wire.SavedCheckpoint):
+            run.context.record_checkpoint(message.checkpoint, changes, at=notice.received_at)
         if isinstance(message, wire.Start) and message.rank == 0:
             self._apply_start(notice, message, changes)
         run.apply_state_change(change, changes)

@@ -20,7 +20,7 @@ from trmon.domain.pipeline.state import PassContext
 from trmon.domain.policies import PolicyRegistry, PolicyVersion, version_from_trainer
 from trmon.domain.rules.rule import RuleSet
 from trmon.domain.runs.liveness import SilenceLimits, StateChange
-from trmon.domain.runs.run import with_new_warnings
+from trmon.domain.runs.run import RunWarning, with_checkpoint, with_new_warnings, without_checkpoints_after
 from trmon.fleet.heartbeats import Heartbeat
 from trmon.store.repositories.run_log import RunLog
 from trmon.worker.pass_changes import PassChanges
@@ -138,6 +138,8 @@ class RunContext:
         """Record when a report or scalars came and, if they are of the newest step, the run's attempt and step."""
         last_report_at = max(self.run.last_report_at or at, at)
         progress: dict[str, Any] = {"last_step": key.step, "attempt_id": key.attempt_id} if is_newest else {}
+        if is_newest and self.run.attempt_id not in (None, key.attempt_id):
+            self._set_warnings(without_checkpoints_after(self.run.warnings, key.step), changes)
         self.run = replace(self.run, last_report_at=last_report_at, **progress)
         changes.set_run_fields(**progress)
 
@@ -153,7 +155,13 @@ class RunContext:
 
     def record_warnings(self, reported: Mapping[str, str], changes: PassChanges, *, at: float) -> None:
         """Record mistakes in the trainer's calls that its processes report."""
-        warnings = with_new_warnings(self.run.warnings, reported, at=at)
+        self._set_warnings(with_new_warnings(self.run.warnings, reported, at=at), changes)
+
+    def record_checkpoint(self, saved: wire.SavedCheckpoint, changes: PassChanges, *, at: float) -> None:
+        """Record a checkpoint that the trainer has saved."""
+        self._set_warnings(with_checkpoint(self.run.warnings, saved, at=at), changes)
+
+    def _set_warnings(self, warnings: tuple[RunWarning, ...], changes: PassChanges) -> None:
         if warnings != self.run.warnings:
             self.run = replace(self.run, warnings=warnings)
             changes.set_run_fields(warnings=warnings)

@@ -151,6 +151,11 @@ class RemedyInfo(AnswerInfo, frozen=True, kw_only=True):
     not_known: Annotated[str, says("What is lacking to name values; empty if nothing is.")] = ""
     release: Annotated[str, says("The release of the framework that has the options.")] = ""
     to_paste: Annotated[tuple[str, ...], says("The options as the framework writes them.")] = ()
+    checkpoint: Annotated[
+        str, says("The newest checkpoint by the last good step, or that there is none; empty without such a step.")
+    ] = ""
+    checkpoint_step: Annotated[int | None, says("Its step; null unless the trainer has reported it.")] = None
+    checkpoint_path: Annotated[str | None, says("Where the trainer has saved it.")] = None
 
 
 class AnswersInfo(AnswerInfo, frozen=True, kw_only=True):

@@ -127,6 +127,13 @@ class RunWarningInfo(AnswerInfo, frozen=True, kw_only=True):
     at: float
 
 
+class CheckpointInfo(AnswerInfo, frozen=True, kw_only=True):
+    """A checkpoint that the trainer has reported, and has not deleted as far as it told."""
+
+    step: int
+    path: str
+
+
 class RunInfo(NamedRun, frozen=True, kw_only=True):
     """A run; times are seconds since the epoch on the server's clock."""
 
@@ -145,6 +152,9 @@ class RunInfo(NamedRun, frozen=True, kw_only=True):
     end: Annotated[RunEndInfo | None, says("Null while the run continues, and where no exit was seen.")]
     end_phrase: Annotated[str | None, says("How the run ended in a few words, or that no exit was seen.")]
     warnings: tuple[RunWarningInfo, ...]
+    checkpoints: Annotated[
+        tuple[CheckpointInfo, ...], says("By step; of more than 32 every second one of the older is left out.")
+    ] = ()
 
 
 class AttemptInfo(AnswerInfo, frozen=True, kw_only=True):
@@ -167,10 +177,10 @@ class AttemptInfo(AnswerInfo, frozen=True, kw_only=True):
 
 
 class CourseMarkInfo(AnswerInfo, frozen=True, kw_only=True):
-    """A change at a step of a run: a restart, another configuration, or a jump of the learning rate."""
+    """What happened at a step: a restart, another configuration, a jump of the learning rate, or a checkpoint."""
 
     step: int
-    kind: Annotated[str, says("restart or change.")]
+    kind: Annotated[str, says("restart, change or checkpoint.")]
     words: str
 
 

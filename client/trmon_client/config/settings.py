@@ -148,6 +148,8 @@ class ClientSettings:
     record_texts: bool = False
     handles_signals: bool = True
     compiled: bool = False
+    reports_checkpoints: bool = False
+    """Whether an integration reports each checkpoint, so that without a report there is none."""
     launcher: Mapping[str, str] = field(default_factory=dict)
     limits: Limits = field(default_factory=Limits)
 
@@ -157,10 +159,11 @@ class ClientSettings:
         return None if self.url is None else f"{self.url}/runs/{self.project}/{self.run}"
 
     @property
-    def record_facts(self) -> dict[str, Any]:
-        """The recorder's settings that the start message states; empty while it is off."""
+    def start_facts(self) -> dict[str, Any]:
+        """What the start message states: the recorder's settings if it is on, and whether checkpoints are reported."""
         known = None if self.record_dir is None else str(self.record_dir.absolute())
-        return {} if known is None else {"record_dir": known, "record_steps": self.record_steps}
+        recorder = {} if known is None else {"record_dir": known, "record_steps": self.record_steps}
+        return {**recorder, **({"reports_checkpoints": True} if self.reports_checkpoints else {})}
 
     @property
     def run_spool_dir(self) -> Path:

@@ -1,4 +1,4 @@
-"""Reports what a Trainer of Hugging Face's transformers logs; a run is judged by its scalars alone.
+"""Reports what a Trainer of Hugging Face's transformers logs, and the checkpoints that one saves.
 
 Importing this module lets `report_to="trmon"` name the callback.
 """
@@ -6,6 +6,9 @@ Importing this module lets `report_to="trmon"` name the callback.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from transformers import TrainerCallback
@@ -20,7 +23,7 @@ SUMMARY = "train_runtime"
 
 
 class TransformersCallback(TrainerCallback):  # type: ignore[misc]
-    """Sends the scalars of the main process: `Trainer(..., callbacks=[TransformersCallback(project=..., run=...)])`.
+    """Sends scalars and checkpoints of the main process: `Trainer(..., callbacks=[TransformersCallback(project=...)])`.
 
     Args: as of `trmon_client.init`; the trainer's arguments without secrets are added to `config`, and its `run_name`
         names the run if nothing else does.
@@ -39,7 +42,8 @@ class TransformersCallback(TrainerCallback):  # type: ignore[misc]
             given = {**self._given, "config": config}
             if args.run_name and not (given.get("run") or os.environ.get("TRMON_RUN")):
                 given["run"] = as_name(args.run_name)
-            self._monitor = Monitor(resolve_settings(given, environment=os.environ))
+            settings = resolve_settings(given, environment=os.environ)
+            self._monitor = Monitor(replace(settings, reports_checkpoints=True))
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
         """Send what the trainer logs."""
@@ -53,6 +57,10 @@ class TransformersCallback(TrainerCallback):  # type: ignore[misc]
         elif self._monitor is not None and control.should_save:
             self._monitor.pause("checkpoint")
 
+    def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Report a checkpoint."""
+        report_saved(self._monitor, args, state)
+
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """End the run; an exception before it is reported at the end of the process."""
         monitor, self._monitor = self._monitor, None
@@ -61,3 +69,26 @@ class TransformersCallback(TrainerCallback):  # type: ignore[misc]
 
 
 INTEGRATION_TO_CALLBACK["trmon"] = TransformersCallback
+
+
+def report_saved(monitor: Monitor | None, args: Any, state: Any) -> None:
+    """Report the checkpoint that a Trainer has just saved. Args: args, state: the Trainer's."""
+    if monitor is not None and state.is_world_process_zero:
+        monitor.error_guard.guard(lambda: _report_saved(monitor, args, state.global_step), otherwise=None)
+
+
+def _report_saved(monitor: Monitor, args: Any, step: int) -> None:
+    # A search of hyperparameters saves in folders of its trials.
+    if (folder := Path(args.output_dir, f"checkpoint-{step}")).is_dir():
+        monitor.checkpoint(step, folder)
+
+
+class SavingCallback(TrainerCallback):  # type: ignore[misc]
+    """Reports the checkpoints of a trainer whose methods are wrapped. Args: monitor: returns that of the training."""
+
+    def __init__(self, monitor: Callable[[], Monitor | None]) -> None:
+        self._monitor = monitor
+
+    def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Report a checkpoint."""
+        report_saved(self._monitor(), args, state)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import islice
+from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
@@ -153,7 +155,7 @@ def start_message(settings: ClientSettings, ranks: Ranks, *, sequence: int) -> P
         lambda identity, _losses: wire.Start(
             **identity.origin(),
             sequence=sequence,
-            config={LAUNCH: launch_facts() | settings.record_facts, **settings.config},
+            config={LAUNCH: launch_facts() | settings.start_facts, **settings.config},
             owner=settings.owner,
             tags=list(settings.tags),
             mode=_mode(settings.mode),
@@ -237,6 +239,56 @@ def pause_message(reason: str, *, sequence: int) -> PendingMessage:
     """Return the message that the trainer pauses on purpose."""
     shown = sanitize(reason, at_most=MAX_REASON_LENGTH)
     return PendingMessage(lambda identity, _losses: wire.Pause(**identity.origin(), sequence=sequence, reason=shown))
+
+
+class SavedPaths:
+    """The checkpoints that a process has reported and that are still on its disk, by step.
+
+    The encoder's thread alone looks at the disk, which may be slow.
+    """
+
+    def __init__(self) -> None:
+        self._paths: dict[int, str] = {}
+
+    def add(self, step: int, path: str) -> list[int]:
+        """Note a checkpoint; return the steps of those that have been deleted since they were reported, oldest first.
+
+        One that is not on this disk, such as a URL, is taken to be kept.
+        """
+        gone = [at for at, known in self._paths.items() if at != step and (known == path or not _is_there(known))]
+        self._paths = {at: known for at, known in self._paths.items() if at not in gone}
+        if _is_there(path):
+            self._paths[step] = path
+            self._paths = dict(sorted(self._paths.items())[-wire.MAX_DELETED :])
+        return gone
+
+
+def _is_there(path: str) -> bool:
+    """Whether a path is on this disk; one that may not be read is."""
+    try:
+        Path(path).stat()
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        return False
+    except OSError:
+        return True
+    return True
+
+
+MAX_PATH_LENGTH = 1000
+
+
+def checkpoint_message(
+    step: int, path: str | os.PathLike[str], *, saved: SavedPaths, sequence: int, secret: str | None
+) -> PendingMessage:
+    """Return the message that a checkpoint has been saved; a relative path is made absolute, a URL is not."""
+    given = sanitize(os.fspath(path), at_most=MAX_PATH_LENGTH)
+    place = given if "://" in given else str(Path(given).absolute())
+
+    def build(identity: Identity, _losses: wire.Losses) -> wire.Pause:
+        told = wire.SavedCheckpoint(step, redact(place, secrets=[secret]), saved.add(step, place))
+        return wire.Pause(**identity.origin(), sequence=sequence, reason="checkpoint", checkpoint=told)
+
+    return PendingMessage(build)
 
 
 def finish_message(

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from trmon.domain.analysis.course_marks import MAX_MARKS, Course, course_marks
+from trmon.domain.runs.run import SavedCheckpoint
 
 NAN = float("nan")
 
@@ -67,3 +68,12 @@ def test_a_run_without_rows_has_no_marks_and_of_many_the_newest_are_kept() -> No
     assert course_marks(Course(attempt_id=empty, step=empty, closed_at=empty, signals={}), started_at=[]) == []
     many = marked(course(declared=[1.0] * (MAX_MARKS + 5)))
     assert (len(many), many[-1][0]) == (MAX_MARKS, 100 + MAX_MARKS + 4)
+
+
+def test_a_checkpoint_is_a_mark_where_the_course_has_its_step() -> None:
+    saved = [SavedCheckpoint(step, f"/c/{step}") for step in (50, 103, 110, 111)]
+    marks = course_marks(course(attempts=[1, 1, 1, 2] + [2] * 6), started_at=[0.0], checkpoints=saved)
+    assert [(mark.step, mark.kind.value, mark.words) for mark in marks] == [
+        (103, "restart", "restart of the trainer, checkpoint /c/103"),
+        (110, "checkpoint", "checkpoint /c/110"),
+    ]

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from trmon.domain.findings.configuration import plain_value
 from trmon.domain.findings.remedies import MAX_OPTIONS, framework_of_config, how_to_measure, remedy
+from trmon.domain.runs.run import SavedCheckpoint
 from trmon_client.core.signals.catalogue import SIGNALS
 
 DATA = yaml.safe_load(files("trmon.domain.findings").joinpath("remedies.yaml").read_text("utf-8"))
@@ -478,3 +479,40 @@ def test_a_client_is_told_the_argument() -> None:
         how_to_measure("tokens_per_s", framework=None, from_log=False)
         == 'call log_scalars(step, {"tokens_per_s": ...})'
     )
+
+
+def test_a_reported_checkpoint_is_named_with_its_path_whatever_the_configuration_says() -> None:
+    saved = [SavedCheckpoint(50, "/c/50"), SavedCheckpoint(90, "/other/90"), SavedCheckpoint(121, "/c/121")]
+    verl = {"trainer.save_freq": 20, "trainer.default_local_dir": "checkpoints/a", "trainer.max_actor_ckpt_to_keep": 1}
+
+    def named(step: int | None, **config: Any) -> Any:
+        known = {**verl, **config}
+        return remedy(
+            "reward_collapse", framework="verl", config=known, last_good_step=step, has_ended=False, checkpoints=saved
+        )
+
+    found = named(120)
+    assert (found.checkpoint_step, found.checkpoint_path) == (90, "/other/90")
+    assert found.checkpoint == "Checkpoint to go back to: /other/90 (step 90)."
+    assert found.first.startswith("Stop and go back to the checkpoint of step 90, and halve")
+    assert found.options["trainer.resume_from_path"] == "/other/90"
+    none = named(49)
+    assert (none.checkpoint_step, none.checkpoint) == (None, "No checkpoint was saved by step 49.")
+    assert "the start, as no checkpoint was saved by step 49" in none.first
+    assert "trainer.resume_from_path" not in {**none.options, **none.options_in_words}
+    assert named(None).checkpoint == ""
+    saved[1] = SavedCheckpoint(90, "/c/$(reboot)")
+    assert named(120).options_in_words["trainer.resume_from_path"] == "the checkpoint of step 90"
+
+
+def test_whether_there_is_a_checkpoint_is_said_as_far_as_it_is_known() -> None:
+    def said(**given: Any) -> str:
+        known = {"framework": None, "config": {}, "last_good_step": 30, "has_ended": False, "checkpoints": (), **given}
+        return str(remedy("engine_mismatch", **known).checkpoint)
+
+    assert said() == "No checkpoint is known: the trainer has reported none."
+    assert said(config={"launch": {"reports_checkpoints": True}}) == "No checkpoint was saved by step 30."
+    assert said(checkpoints=None) == said(config={"imported": {"framework": "verl"}}) == ""
+    verl = {"trainer.save_freq": 20, "trainer.default_local_dir": "checkpoints/a"}
+    by_configuration = said(framework="verl", config=verl)
+    assert by_configuration.endswith("that of step 20 by the configuration; its path is not reported.")

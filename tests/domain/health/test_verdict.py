@@ -322,7 +322,7 @@ def test_healthy_never_stands_beside_a_firing_alert_or_outside_the_ranges() -> N
 
 
 def action(key: str, *, has_ended: bool = False) -> str:
-    return remedy_of(key, RUN.config, last_good_step=21, has_ended=has_ended).first
+    return remedy_of(key, RUN, last_good_step=21, has_ended=has_ended).first
 
 
 ACTIONS = [

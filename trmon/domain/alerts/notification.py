@@ -80,7 +80,8 @@ class Flapping(msgspec.Struct, frozen=True, kw_only=True):
 class NotifiedCause(msgspec.Struct, frozen=True, kw_only=True):
     """The cause of an incident: the finding or rule that leads it, and what to do.
 
-    `options` are settings of the run's framework, to be pasted; `last_good_step` is the last good step before it began.
+    `options` are settings of the run's framework, to be pasted; `last_good_step` is the last good step before it began,
+    `checkpoint` says which checkpoint to go back to, with its step and path, or that there is none.
     """
 
     rule: str
@@ -89,6 +90,9 @@ class NotifiedCause(msgspec.Struct, frozen=True, kw_only=True):
     remedy: str
     options: dict[str, str]
     runbook_url: str | None
+    checkpoint: str = ""
+    checkpoint_step: int | None = None
+    checkpoint_path: str | None = None
 
 
 class Picture(msgspec.Struct, frozen=True, kw_only=True):

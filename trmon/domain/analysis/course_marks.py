@@ -1,4 +1,4 @@
-"""Marks on the course of a run: restarts, other configurations, and jumps of the learning rate."""
+"""Marks on the course of a run: restarts, other configurations, jumps of the learning rate, and checkpoints."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from enum import Enum
 from typing import Any
 
 import numpy as np
+
+from trmon.domain.runs.run import SavedCheckpoint
 
 MAX_MARKS = 200
 """The newest marks of a run that are returned."""
@@ -24,6 +26,7 @@ class MarkKind(Enum):
 
     RESTART = "restart"
     CHANGE = "change"
+    CHECKPOINT = "checkpoint"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,12 +48,17 @@ class Course:
     signals: dict[str, Any]
 
 
-def course_marks(course: Course, *, started_at: Sequence[float]) -> list[CourseMark]:
-    """Return the newest marks, one a step. Args: started_at: when each launch of the trainer started, in order."""
+def course_marks(
+    course: Course, *, started_at: Sequence[float], checkpoints: Sequence[SavedCheckpoint] = ()
+) -> list[CourseMark]:
+    """Return the newest marks, one a step.
+
+    Args: started_at: when each launch of the trainer started, in order; checkpoints: of the run.
+    """
     if not len(course.step):
         return []
     found: dict[int, CourseMark] = {}
-    for mark in (*_restarts(course, started_at), *_changes(course)):
+    for mark in (*_restarts(course, started_at), *_changes(course), *_saved(course, checkpoints)):
         first = found.get(mark.step)
         found[mark.step] = mark if first is None else replace(first, words=f"{first.words}, {mark.words}")
     return sorted(found.values(), key=lambda mark: mark.step)[-MAX_MARKS:]
@@ -76,6 +84,13 @@ def _changes(course: Course) -> Iterator[CourseMark]:
     counted = np.nan_to_num(course.signals["baseline"])
     for i in np.flatnonzero(np.diff(counted) > 0).tolist():
         yield _change(step[i + 1], "configuration changed")
+
+
+def _saved(course: Course, checkpoints: Sequence[SavedCheckpoint]) -> Iterator[CourseMark]:
+    first, last = int(course.step.min()), int(course.step.max()) + 1
+    for saved in checkpoints:
+        if first <= saved.step <= last:
+            yield CourseMark(step=saved.step, kind=MarkKind.CHECKPOINT, words=f"checkpoint {saved.path}")
 
 
 def _change(step: int, words: str) -> CourseMark:

@@ -7,7 +7,7 @@ value is read from the configuration, never from a log, and a value that is set 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import Enum
@@ -29,6 +29,7 @@ from trmon.domain.findings.configuration import (
     plain_value,
 )
 from trmon.domain.framework_names.translation import FRAMEWORKS
+from trmon.domain.runs.run import Run, SavedCheckpoint
 from trmon_client.core.wire.messages import decodable
 
 MAX_OPTIONS = 3
@@ -36,6 +37,8 @@ MAX_OPTIONS = 3
 SMALL_MODEL_BILLIONS = Decimal(4)
 """A model of so many parameters, in billions, fits on one GPU beside its cache."""
 CHECKPOINT = "checkpoint"
+REPORTS_CHECKPOINTS = "launch.reports_checkpoints"
+"""The entry of a configuration by which a trainer's integration says that it reports each checkpoint."""
 VALUE_OF = "@"
 """The start of a value that is the present value of another option."""
 AGREEMENT = "agreement"
@@ -49,7 +52,9 @@ class Remedy:
     are the options to set now, with their values as text; an empty value is a flag. `options_in_words` are options
     whose value does not follow from what is known. `then_options` and `then_options_in_words` belong to `then`.
     `not_known` says in a sentence what is lacking for values now, or is empty. `release` is the release whose options
-    they are, `to_paste` the options to set now as they are written there.
+    they are, `to_paste` the options to set now as they are written there. `checkpoint` says which one is the newest by
+    the last good step, or that there is none, and is empty without such a step; `checkpoint_step` and `checkpoint_path`
+    are of one that the trainer has reported.
     """
 
     first: str
@@ -61,6 +66,9 @@ class Remedy:
     not_known: str
     release: str
     to_paste: tuple[str, ...]
+    checkpoint: str
+    checkpoint_step: int | None
+    checkpoint_path: str | None
 
 
 @decodable
@@ -180,18 +188,20 @@ def remedy(
     config: Mapping[str, Any],
     last_good_step: int | None,
     has_ended: bool,
+    checkpoints: Sequence[SavedCheckpoint] | None = None,
 ) -> Remedy:
     """Return the remedy of a finding, or of one of its forms.
 
     Where all that `first` asks for is set already, what to do next comes first.
     Args: key: a key of remedies.yaml; framework: None, or without options here: words only; config: see
         `framework_of_config`, with exact numbers; last_good_step: None if there is none or it is not known; has_ended:
-        the words are then for the next run.
+        the words are then for the next run; checkpoints: that the trainer has reported, None where no trainer could.
     Errors: KeyError for a key without a remedy.
     """
     entry = _file().remedies[key]
     known = _file().frameworks.get(framework or "", _NO_FRAMEWORK)
-    facts = _Facts(known, config, last_good_step)
+    facts = _Facts(known, config, last_good_step, checkpoints)
+    saved = facts.saved
     first, settings = entry.first, facts.settings(entry.change)
     then, later = entry.then, facts.settings(entry.then_change)
     if settings.already_set > 0 and not settings.values and not settings.in_words:
@@ -207,17 +217,21 @@ def remedy(
         not_known=facts.not_known(settings.in_words),
         release=f"{framework} {known.release}" if known.release else "",
         to_paste=tuple(known.written.format(option=at, value=value).rstrip() for at, value in settings.values.items()),
+        checkpoint=facts.checkpoint_sentence(),
+        checkpoint_step=None if saved is None else saved.step,
+        checkpoint_path=None if saved is None else saved.path,
     )
 
 
-def remedy_of(key: str, config: Mapping[str, Any], *, last_good_step: int | None, has_ended: bool) -> Remedy:
+def remedy_of(key: str, run: Run, *, last_good_step: int | None, has_ended: bool) -> Remedy:
     """Return the remedy of a finding in the options of a run. Args: key: the finding's key of remedies.yaml."""
     return remedy(
         key,
-        framework=framework_of_config(config),
-        config=config,
+        framework=framework_of_config(run.config),
+        config=run.config,
         last_good_step=last_good_step,
         has_ended=has_ended,
+        checkpoints=run.checkpoints,
     )
 
 
@@ -273,11 +287,32 @@ _Value: TypeAlias = str | _Present | None
 
 @dataclass(frozen=True, slots=True)
 class _Facts:
-    """What is known of a run: its framework, its configuration and its last good step."""
+    """What is known of a run: its framework, its configuration, its last good step, and the reported checkpoints."""
 
     framework: _Framework
     config: Mapping[str, Any]
     last_good_step: int | None
+    checkpoints: Sequence[SavedCheckpoint] | None
+
+    @property
+    def saved(self) -> SavedCheckpoint | None:
+        """The newest reported checkpoint by the last good step."""
+        last_good = -1 if self.last_good_step is None else self.last_good_step
+        return max((one for one in self.checkpoints or () if one.step <= last_good), default=None)
+
+    def checkpoint_sentence(self) -> str:
+        """Return which checkpoint to go back to, or that there is none; empty where no step is known to be good."""
+        saved, step = self._saved_step(), self.last_good_step
+        if step is None or (saved is None and (self.checkpoints is None or is_imported(self.config))):
+            return ""
+        if self.saved is not None:
+            return f"Checkpoint to go back to: {self.saved.path} (step {self.saved.step})."
+        if saved is None:
+            return "No checkpoint is known: the trainer has reported none."
+        if saved == 0:
+            return f"No checkpoint was saved by step {step}."
+        kept = ", if it was kept" if self._is_maybe_deleted else ""
+        return f"Checkpoint to go back to: that of step {saved} by the configuration{kept}; its path is not reported."
 
     def settings(self, changes: Iterable[str | _Change]) -> _Settings:
         """Return the options of the changes in their order, as many as are allowed at once."""
@@ -386,10 +421,14 @@ class _Facts:
             return _Settings()
         beside = {option: self._fixed(option, value) for option, value in checkpoint.beside.items()}
         is_unknown = saved is None or self._is_maybe_deleted
-        if is_unknown or (checkpoint.folder and (folder is None or is_reference(folder))):
+        if is_unknown or (self.saved is None and checkpoint.folder and (folder is None or is_reference(folder))):
             words = self._checkpoint_words()
             return self._rendered({**beside, checkpoint.option: (None, words)})
         path = f"{folder}/{checkpoint.name}{saved}" if checkpoint.folder else str(saved)
+        if self.saved is not None and checkpoint.folder:
+            path = self.saved.path
+        if not _PASTABLE.fullmatch(path):
+            return self._rendered({**beside, checkpoint.option: (None, self._checkpoint_words())})
         quoted = f"{checkpoint.quote}{path}{checkpoint.quote}"
         return self._rendered({**beside, checkpoint.option: self._fixed(checkpoint.option, quoted)})
 
@@ -406,14 +445,18 @@ class _Facts:
 
     def _saved_step(self) -> int | None:
         """Return the step of the last checkpoint by the last good step, 0 if none was saved; None if not known."""
+        if self.last_good_step is None:
+            return None
+        if self.checkpoints or config_value(self.config, REPORTS_CHECKPOINTS) is True:
+            return 0 if self.saved is None else self.saved.step
         every = decimal_of(config_value(self.config, self.framework.checkpoint.every))
-        if self.last_good_step is None or every is None or every < 1 or every != int(every):
+        if every is None or every < 1 or every != int(every):
             return None
         return self.last_good_step - self.last_good_step % int(every)
 
     @property
     def _is_maybe_deleted(self) -> bool:
-        return (decimal_of(config_value(self.config, self.framework.checkpoint.kept)) or 0) > 0
+        return self.saved is None and (decimal_of(config_value(self.config, self.framework.checkpoint.kept)) or 0) > 0
 
     def _is_known_to_be_small(self, options: Iterable[str]) -> bool:
         scale = {"b": Decimal(1), "m": Decimal("0.001")}
@@ -425,4 +468,6 @@ class _Facts:
         return are_known and bool(sizes) and max(sizes) <= SMALL_MODEL_BILLIONS
 
 
+_PASTABLE = re.compile(r"[\w./:@%+=, ~-]+")
+"""Paths without what a shell would act on within quotes."""
 _SIZE = re.compile(r"(?<![\d.])(?:(\d+)x)?(\d+(?:\.\d+)?)([bm])(?![a-z])", re.IGNORECASE)

@@ -58,7 +58,7 @@ def first_action(incident: Incident, run: Run) -> str:
     if incident.remedy is None:
         return incident.alert.runbook
     last_good, has_ended = incident.last_good_step, incident.ended_with_run or run.state.ended
-    return remedy_of(incident.remedy, run.config, last_good_step=last_good, has_ended=has_ended).first
+    return remedy_of(incident.remedy, run, last_good_step=last_good, has_ended=has_ended).first
 
 
 def problems_of(
@@ -122,7 +122,7 @@ def _of_judgement(judgement: Judgement, run: Run) -> Sequence[RunProblem]:
 
 
 def _of_finding(found: Found, run: Run, *, last_good: int | None) -> RunProblem:
-    todo = remedy_of(found.remedy, run.config, last_good_step=last_good, has_ended=run.state.ended).first
+    todo = remedy_of(found.remedy, run, last_good_step=last_good, has_ended=run.state.ended).first
     return RunProblem(
         cause=found.finding,
         words=f"{found.title} since step {found.since.step}",

@@ -16,7 +16,7 @@ from trmon.domain.findings.catalogue import Catalogue, Clause
 from trmon.domain.findings.clause_words import OF_TRUTH, comparison_words
 from trmon.domain.findings.configuration import config_value, is_imported
 from trmon.domain.findings.measures import sources_of
-from trmon.domain.findings.remedies import Remedy, remedy_of
+from trmon.domain.findings.remedies import Remedy, remedy, remedy_of
 from trmon.domain.findings.sentences import evidence_words
 from trmon.domain.findings.verdict import REWARD_FINDINGS, Found, Judgement
 from trmon.domain.health.problems import title_of_rule
@@ -149,7 +149,8 @@ class _Book:
         then = f"If it persists: {known.then[:1].lower()}{known.then[1:]}" if known is not None and known.then else ""
         written = (*self._commands("mitigate"), *self.entry.attempt)
         options = () if known is None else known.to_paste
-        return self._stage(Stage.MITIGATE, (first, then), written, options=options, words=first)
+        checkpoint = "" if known is None else known.checkpoint
+        return self._stage(Stage.MITIGATE, (first, checkpoint, then), written, options=options, words=first)
 
     def verify(self) -> RunbookStage:
         texts = runbooks_file().verify
@@ -195,14 +196,14 @@ class _Book:
         if self.name not in self.catalogue.by_id:
             return None
         if self.facts is None:
-            return remedy_of(self.name, {}, last_good_step=None, has_ended=False)
+            return remedy(self.name, framework=None, config={}, last_good_step=None, has_ended=False)
         found, judgement = self.facts.found(self.name), self.facts.judgement
         if found is None or judgement is None:
             return None
         last_good = judgement.last_good if found is judgement.lead else found.last_good
         return remedy_of(
             found.remedy,
-            self.facts.run.config,
+            self.facts.run,
             last_good_step=None if last_good is None else last_good.step,
             has_ended=self.facts.run.state.ended,
         )

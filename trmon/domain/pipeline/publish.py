@@ -73,13 +73,16 @@ def _cause(alert: Alert, context: PassContext) -> NotifiedCause:
     found = None
     if incident.remedy is not None:
         last_good, has_ended = incident.last_good_step, context.run.state.ended
-        found = remedy_of(incident.remedy, context.run.config, last_good_step=last_good, has_ended=has_ended)
+        found = remedy_of(incident.remedy, context.run, last_good_step=last_good, has_ended=has_ended)
     return NotifiedCause(
         rule=incident.cause,
         title=incident.title,
         last_good_step=incident.last_good_step,
         remedy=alert.runbook if found is None else found.first,
         options={} if found is None else found.options,
+        checkpoint="" if found is None else found.checkpoint,
+        checkpoint_step=None if found is None else found.checkpoint_step,
+        checkpoint_path=None if found is None else found.checkpoint_path,
         runbook_url=context.runbook_url(incident.cause),
     )
 

@@ -156,6 +156,6 @@ class RunUpdate:
     config: dict[str, Any] = field(default_factory=dict)
     mode: str | None = None
     ending: RunEnding | None = None
-    warnings: tuple[RunWarning, ...] = ()
+    warnings: tuple[RunWarning, ...] | None = None
     checkpoint: Checkpoint | None = None
     outlook: dict[str, Any] | None = None

@@ -100,7 +100,8 @@ def after_notice(liveness: Liveness, notice: StoredNotice) -> tuple[Liveness, St
     message, at = notice.message, notice.received_at
     if isinstance(message, wire.Start) and _restarts(liveness, message):
         return _seen(liveness, at=at, restarts=True, reason=StateChangeReason.RESTARTED)
-    if isinstance(message, wire.Pause) and not liveness.state.ended and liveness.state is not RunState.PAUSED:
+    is_pause = isinstance(message, wire.Pause) and not isinstance(message.checkpoint, wire.SavedCheckpoint)
+    if is_pause and not liveness.state.ended and liveness.state is not RunState.PAUSED:
         return _changed(liveness, RunState.PAUSED, StateChangeReason.PAUSED, at=at, since=liveness.silent_since)
     if not isinstance(message, wire.Finish):
         return liveness, None

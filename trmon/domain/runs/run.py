@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -79,13 +80,59 @@ def with_new_warnings(
     known: tuple[RunWarning, ...], reported: Mapping[str, str], *, at: float
 ) -> tuple[RunWarning, ...]:
     """Return the known warnings and the reported ones of other kinds, MAX_WARNINGS at most."""
+    if not reported:
+        return known
     kinds = {warning.kind for warning in known}
+    told, saved = _parted(known)
     new = [
         RunWarning(kind=kind[:MAX_WARNING_LENGTH], text=text[:MAX_WARNING_LENGTH], at=at)
         for kind, text in sorted(reported.items())
-        if kind[:MAX_WARNING_LENGTH] not in kinds
+        if kind[:MAX_WARNING_LENGTH] not in kinds and not _CHECKPOINT.fullmatch(kind)
     ]
-    return (*known, *new)[:MAX_WARNINGS]
+    return (*(*told, *new)[:MAX_WARNINGS], *saved)
+
+
+_CHECKPOINT = re.compile(r"checkpoint (\d{1,19})")
+"""The kind under which a run keeps where the checkpoint of a step is saved."""
+MAX_CHECKPOINTS, NEWEST_CHECKPOINTS = 32, 16
+"""Of more checkpoints every second one is dropped, but for the newest ones."""
+MAX_PATH_LENGTH = 1000
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class SavedCheckpoint:
+    """A checkpoint that the trainer has saved, in a path or a URL of its own."""
+
+    step: int
+    path: str
+
+
+def with_checkpoint(known: tuple[RunWarning, ...], saved: wire.SavedCheckpoint, *, at: float) -> tuple[RunWarning, ...]:
+    """Return the warnings with one more checkpoint, without those that it replaces and those that are deleted."""
+    told, others = _parted(known)
+    path = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in saved.path)
+    new = RunWarning(kind=f"checkpoint {saved.step}", text=path[:MAX_PATH_LENGTH], at=at)
+    gone = {saved.step, *saved.deleted}
+    kept = [new, *(one for one in others if _step_of(one) not in gone and one.text != new.text)]
+    kept.sort(key=_step_of)
+    if len(kept) > MAX_CHECKPOINTS:
+        kept = [*kept[:-NEWEST_CHECKPOINTS:2], *kept[-NEWEST_CHECKPOINTS:]]
+    return (*told, *kept)
+
+
+def without_checkpoints_after(known: tuple[RunWarning, ...], step: int) -> tuple[RunWarning, ...]:
+    """Return the warnings without the checkpoints of the steps that a restart went back over: of another course."""
+    told, saved = _parted(known)
+    return (*told, *(one for one in saved if _step_of(one) <= step))
+
+
+def _parted(known: tuple[RunWarning, ...]) -> tuple[tuple[RunWarning, ...], tuple[RunWarning, ...]]:
+    told = tuple(one for one in known if not _CHECKPOINT.fullmatch(one.kind))
+    return told, tuple(one for one in known if _CHECKPOINT.fullmatch(one.kind))
+
+
+def _step_of(saved: RunWarning) -> int:
+    return int(saved.kind.split()[1])
 
 
 class RunState(Enum):
@@ -128,13 +175,18 @@ class Run:
     @property
     def mistakes(self) -> tuple[RunWarning, ...]:
         """The warnings about mistakes in the trainer's calls."""
-        return tuple(one for one in self.warnings if not one.kind.startswith(RECORDED))
+        return tuple(one for one in _parted(self.warnings)[0] if not one.kind.startswith(RECORDED))
 
     @property
     def recorded(self) -> tuple[RecordedSteps, ...]:
         """The steps that the trainer's recorder has written, in the order in which it told of them."""
         told = (RecordedSteps.of(one.text) for one in self.warnings if one.kind.startswith(RECORDED))
         return tuple(steps for steps in told if steps is not None)
+
+    @property
+    def checkpoints(self) -> tuple[SavedCheckpoint, ...]:
+        """The checkpoints that the trainer has saved and not deleted, as far as it reports them, by step."""
+        return tuple(SavedCheckpoint(_step_of(one), one.text) for one in _parted(self.warnings)[1])
 
     @property
     def end_phrase(self) -> str | None:

@@ -90,7 +90,7 @@ def _run_columns(update: RunUpdate) -> dict[str, Any]:
         "config": update.config or None,
         "mode": update.mode,
         "ending": msgspec.to_builtins(update.ending),
-        "warnings": msgspec.to_builtins(update.warnings) or None,
+        "warnings": msgspec.to_builtins(update.warnings),
     }
     return {name: value for name, value in columns.items() if value is not None}
 

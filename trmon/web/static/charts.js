@@ -259,6 +259,7 @@ const WORDS = {
   watch: "warning",
   restart: "restart",
   change: "configuration or learning rate",
+  checkpoint: "checkpoint",
   policy: "policy change",
   note: "note",
 };

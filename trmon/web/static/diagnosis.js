@@ -166,7 +166,8 @@ const folded = (name, words, items) =>
 /** The remedy of the finding that leads; without one, what to do about the incident that a rule opened. */
 function toDo({ remedy, incident }) {
   const first = remedy?.first ?? (incident?.state === "firing" && incident.fix);
-  return first && [h("p", {}, h("span", { class: "strong" }, "What to do: "), first), remedy && options(remedy)];
+  const checkpoint = remedy?.checkpoint && h("p", {}, remedy.checkpoint);
+  return first && [h("p", {}, h("span", { class: "strong" }, "What to do: "), first), checkpoint, remedy && options(remedy)];
 }
 
 /** The options of the run's own framework, to paste where their values are known, and what to do if it persists. */

@@ -18,6 +18,7 @@ export function storyOf({ diagnosis }) {
     interval: diagnosis.interval,
     fromStart: lead.from_start,
     lastGood: diagnosis.last_good_step,
+    checkpoint: diagnosis.remedy?.checkpoint_step ?? null,
     rewardFell: fell && fell !== lead ? fell.since_step : null,
     lead,
   };

@@ -208,6 +208,7 @@ function marks(u, chartData, ink) {
   for (const { x, kind } of clustered(placed)) {
     if (kind === "policy") upright(u, x, { colour: ink.quiet, dash: [], height: TICK_PX });
     else if (kind === "note") upright(u, x, { colour: ink.accent, dash: [], height: TICK_PX });
+    else if (kind === "checkpoint") upright(u, x, { colour: ink.ink, dash: [], height: TICK_PX });
     else if (kind === "change") upright(u, x, { colour: ink.ink, dash: [], height: 2 * TICK_PX });
     else if (kind === "restart") upright(u, x, { colour: ink.quiet, dash: [1, 3] });
     else upright(u, x, { colour: ink[kind], dash: [3, 3] });
@@ -227,7 +228,7 @@ function named(u, ink) {
   ctx.restore();
 }
 
-const URGENCY = ["note", "policy", "change", "restart", "watch", "act"];
+const URGENCY = ["checkpoint", "note", "policy", "change", "restart", "watch", "act"];
 
 function clustered(placed) {
   const clusters = [];

@@ -73,7 +73,7 @@ export class Timeline {
       { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": summary(story, series, names) },
       svg("rect", { class: "ill", x: from, y: LABELS, width: Math.max(to - from, 2), height: bottom - LABELS }),
       parts,
-      marks(story).map((mark, i, all) => marked(mark, { x, width, bottom, row: crowded(all, i, { x, width }) ? 1 : 0 })),
+      inRows(marks(story), { x, width }).map((mark) => marked(mark, { x, width, bottom })),
       svg("text", { x: 0, y: height - 3 }, `step ${step(first)}`),
       svg("text", { x: width, y: height - 3, "text-anchor": "end" }, step(last)),
     );
@@ -86,11 +86,12 @@ export class Timeline {
 
 const heightOf = (names) => LABELS + names.length * (GAP + STRIP) + FOOT;
 
-/** Where the illness began, and later where the reward fell or, if it did not, where the illness was found. */
-function marks({ began, found, rewardFell }) {
+/** The checkpoint to go back to, where the illness began, and later where the reward fell or else where it was found. */
+function marks({ checkpoint, began, found, rewardFell }) {
   const fell = rewardFell !== null && rewardFell > began && { at: rewardFell, text: "reward fell", kind: "fell" };
   const later = fell || (found > began && { at: found, text: "found", kind: "fell" });
-  return [{ at: began, text: "began", kind: "began" }, later].filter(Boolean);
+  const saved = checkpoint !== null && { at: checkpoint, text: "checkpoint", kind: "saved" };
+  return [{ at: began, text: "began", kind: "began" }, later, saved].filter(Boolean);
 }
 
 const labelOf = ({ at, text }) => `${text} ${step(at)}`;
@@ -101,23 +102,28 @@ function extentOf(mark, { x, width }) {
   return at + 4 + length < width ? [at + 4, at + 4 + length] : [at - 4 - length, at - 4];
 }
 
-/** Whether the label of a mark would run into the one before it. */
-function crowded(all, i, within) {
-  if (!i) return false;
-  const [[from, to], [start, end]] = [extentOf(all[i - 1], within), extentOf(all[i], within)];
-  return start < to + 4 && end > from - 4;
+/** Give each mark the first of two rows in which its label runs into none before it; without a row it has no label. */
+function inRows(all, within) {
+  const rows = [[], []];
+  return all.map((mark) => {
+    const [from, to] = extentOf(mark, within);
+    const row = rows.findIndex((taken) => taken.every(([start, end]) => from >= end + 4 || to <= start - 4));
+    rows[row]?.push([from, to]);
+    return { ...mark, row };
+  });
 }
 
-function marked(mark, { x, width, bottom, row }) {
-  const text = labelOf(mark);
+function marked(mark, { x, width, bottom }) {
+  const { row } = mark;
+  const text = row < 0 ? "" : labelOf(mark);
   const at = x(mark.at);
   const [from] = extentOf(mark, { x, width });
   const place = from > at ? { x: from } : { x: at - 4, "text-anchor": "end" };
   return svg(
     "g",
     { class: `mark ${mark.kind}` },
-    svg("line", { x1: at, x2: at, y1: row ? LABELS : 2, y2: bottom }),
-    svg("text", { ...place, y: row ? LABELS + 11 : 12 }, text),
+    svg("line", { x1: at, x2: at, y1: row === 0 ? 2 : LABELS, y2: bottom }),
+    svg("text", { ...place, y: row === 0 ? 12 : LABELS + 11 }, text),
   );
 }
 
@@ -153,10 +159,11 @@ function path(steps, values, { x, y }) {
     .join("");
 }
 
-function summary({ began, found, rewardFell, lastGood }, series, names) {
+function summary({ began, found, rewardFell, lastGood, checkpoint }, series, names) {
   const newest = (name) => number(series.signals[name].mean.findLast((value) => value !== null));
   const marks = [
     lastGood !== null && `last good step ${step(lastGood)}`,
+    checkpoint !== null && `checkpoint of step ${step(checkpoint)}`,
     `began at step ${step(began)}`,
     `found at step ${step(found)}`,
     rewardFell !== null && `reward fell at step ${step(rewardFell)}`,

@@ -11,6 +11,7 @@ from trmon_client.core.policies.decision import SEMANTICS_VERSION
 from trmon_client.core.wire.codec import (
     JSON,
     MAX_BUNDLE_MESSAGES,
+    MAX_DELETED,
     MAX_NAME_LENGTH,
     MAX_SCALARS,
     MSGPACK,
@@ -42,6 +43,7 @@ from trmon_client.core.wire.messages import (
     Pause,
     PolicyUpdate,
     Report,
+    SavedCheckpoint,
     Scalars,
     Start,
     WireColumn,
@@ -60,6 +62,7 @@ from trmon_client.core.wire.unpacking import (
 __all__ = [
     "JSON",
     "MAX_BUNDLE_MESSAGES",
+    "MAX_DELETED",
     "MAX_NAME_LENGTH",
     "MAX_SCALARS",
     "MSGPACK",
@@ -83,6 +86,7 @@ __all__ = [
     "Pause",
     "PolicyUpdate",
     "Report",
+    "SavedCheckpoint",
     "Scalars",
     "Start",
     "WireColumn",

@@ -23,6 +23,7 @@ from trmon_client.core.wire.messages import (
     Message,
     Pause,
     Report,
+    SavedCheckpoint,
     Scalars,
     Start,
     WireColumn,
@@ -37,6 +38,7 @@ MAX_TEXT_LENGTH = 4096
 MAX_SCALARS = 256
 MAX_TAGS = 64
 MAX_LOSSES = 64
+MAX_DELETED = 256
 MAX_CONFIG_BYTES = 1 << 18
 MAX_NESTING = 64
 MAX_WORLD_SIZE = 1 << 20
@@ -70,6 +72,8 @@ def check_message(message: Message) -> None:
             _check_scalars("values", message.values)
         case Pause():
             _check_text("reason", message.reason)
+            if isinstance(message.checkpoint, SavedCheckpoint):
+                _check_checkpoint(message.checkpoint)
         case Finish():
             for field in ("reason", "signal", "error", "traceback"):
                 _check_text(field, getattr(message, field))
@@ -77,6 +81,14 @@ def check_message(message: Message) -> None:
             _check_chunk_counts(message.finished)
         case Start():
             _check_start(message)
+
+
+def _check_checkpoint(saved: SavedCheckpoint) -> None:
+    _check_text("checkpoint.path", saved.path)
+    if len(saved.deleted) > MAX_DELETED:
+        raise WireError("checkpoint.deleted", f"must have at most {MAX_DELETED} steps, got {len(saved.deleted)}")
+    for step in (saved.step, *saved.deleted):
+        _check_count("checkpoint", step)
 
 
 def _check_origin(message: Message) -> None:
@@ -189,6 +201,8 @@ def with_safe_texts(message: M) -> M:
             changed["client"] = redact(message.client)
         case Pause():
             changed = {"reason": redact(message.reason)}
+            if isinstance(saved := message.checkpoint, SavedCheckpoint):
+                changed["checkpoint"] = msgspec.structs.replace(saved, path=redact(saved.path))
         case Finish():
             changed = {name: redact(getattr(message, name)) for name in ("reason", "signal", "error", "traceback")}
     if isinstance(message, Report | Heartbeat | Finish) and (

@@ -155,11 +155,24 @@ class Heartbeat(Origin, frozen=True, kw_only=True, tag="heartbeat", tag_field="k
     losses: Losses = Losses()
 
 
+class SavedCheckpoint(msgspec.Struct, frozen=True):
+    """A checkpoint of a step that is saved at a path; `deleted` are the steps of earlier ones that are gone."""
+
+    step: int
+    path: str
+    deleted: list[int] = []
+
+
 class Pause(Origin, frozen=True, kw_only=True, tag="pause", tag_field="kind"):
-    """The trainer sends nothing until its next report, for example during an evaluation or a checkpoint."""
+    """The trainer sends nothing until its next report, for example during an evaluation or a checkpoint.
+
+    With `checkpoint` the trainer continues: it has saved one. A service that does not know the field takes it for a
+    pause, which the next report ends.
+    """
 
     sequence: int
     reason: str = ""
+    checkpoint: SavedCheckpoint | msgspec.UnsetType = msgspec.UNSET
 
 
 class EndReason(str, Enum):

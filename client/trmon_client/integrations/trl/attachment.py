@@ -59,8 +59,13 @@ def attach(
     if settings.mode is Mode.ENFORCE and kind is StreamHooks:
         _warn(trainer, f"{type(trainer).__name__} reads the advantages before the log-probs: mode observe")
         settings = replace(settings, mode=Mode.OBSERVE)
-    for name, hook in kind(trainer, settings).by_method().items():
+    hooks = kind(trainer, replace(settings, reports_checkpoints=True))
+    for name, hook in hooks.by_method().items():
         hook_method(trainer, name, hook)
+    from trmon_client.integrations.transformers import SavingCallback
+
+    trainer.remove_callback(SavingCallback)
+    trainer.add_callback(SavingCallback(lambda: hooks.monitor))
 
 
 def _warn(trainer: Any, text: str) -> None:

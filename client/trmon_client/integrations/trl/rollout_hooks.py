@@ -41,6 +41,11 @@ class TrainingHooks:
         self._settings = settings
         self._monitor: Monitor | None = None
 
+    @property
+    def monitor(self) -> Monitor | None:
+        """The monitor of the newest training."""
+        return self._monitor
+
     def by_method(self) -> dict[str, Hook]:
         """Return the wrapper of each method."""
         return {
