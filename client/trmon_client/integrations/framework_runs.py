@@ -27,13 +27,26 @@ Hook = Callable[..., Any]
 
 
 def unfit_methods(owner: object, expected: Mapping[str, Sequence[str]]) -> list[str]:
-    """Return the methods that are absent, or whose first parameters have other names, as text for a warning."""
+    """Return the methods that are absent, or whose first parameters have other names, as text for a warning.
+
+    An override with `*args` or `**kwargs` passes on what it is called with: only the parameters that it names count.
+    """
     return [
         f"{name}({', '.join(parameters)})"
         for name, parameters in expected.items()
-        if not callable(method := getattr(owner, name, None))
-        or [*inspect.signature(method).parameters][: len(parameters)] != [*parameters]
+        if not callable(method := getattr(owner, name, None)) or not _takes(method, parameters)
     ]
+
+
+def _takes(method: Callable[..., Any], parameters: Sequence[str]) -> bool:
+    try:
+        given = inspect.signature(method).parameters.values()
+    except (TypeError, ValueError):
+        return False
+    is_variadic = any(one.kind in (one.VAR_POSITIONAL, one.VAR_KEYWORD) for one in given)
+    names = [one.name for one in given if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
+    n_named = min(len(names), len(parameters)) if is_variadic else len(parameters)
+    return names[:n_named] == [*parameters][:n_named]
 
 
 def hook_method(owner: object, name: str, hook: Hook) -> None:

@@ -78,7 +78,7 @@ def test_observed_training_is_equal_to_the_last_bit(tmp_path: Path, received: Re
 def test_steps_are_generations_and_updates_are_optimizer_steps(
     tmp_path: Path, received: Received, given: dict[str, Any], keys: list[tuple[int, int, int, int]]
 ) -> None:
-    received.train(tiny.grpo(tmp_path, sampler=tiny.noisy, **given))
+    received.train(tiny.grpo(tmp_path, **WITH_VLLM, **given))
     assert received.keys == keys
     for report in received.of(wire.Report):
         columns = wire.unpack_columns(report)
@@ -151,6 +151,7 @@ def test_log_probs_of_a_rollout_func_are_the_samplers(tmp_path: Path, received: 
     # The second token is that of a tool.
     assert [columns["sum_logp_rollout"].tolist() for columns in received.columns] == 4 * [4 * [-8.0]]
     assert [columns["n_tokens"].tolist() for columns in received.columns] == 4 * [4 * [2]]
+    assert not any("version_min" in columns for columns in received.columns)  # which weights sampled is unknown
 
 
 def test_a_service_that_fails_changes_nothing(tmp_path: Path) -> None:
@@ -248,3 +249,13 @@ def test_off_wraps_nothing(tmp_path: Path) -> None:
     before = set(vars(trainer))
     attach(trainer, project="math", run="tiny", mode="off")
     assert set(vars(trainer)) == before
+
+
+@pytest.mark.parametrize(("module", "kind"), [("gmpo", "GMPOTrainer"), ("gspo_token", "GRPOTrainer")])
+def test_a_trainer_with_another_loss_is_attached_as_its_parent(
+    tmp_path: Path, received: Received, module: str, kind: str
+) -> None:
+    found = pytest.importorskip(f"trl.experimental.{module}", reason="this TRL has no such trainer")
+    received.train(tiny.grpo(tmp_path, kind=getattr(found, kind), num_iterations=2))
+    assert received.keys == [(0, 0, 0, 1), (0, 1, 0, 1), (2, 0, 0, 1), (2, 1, 0, 1)]
+    assert {columns.pairs for columns in received.columns} == {("staleness",)}

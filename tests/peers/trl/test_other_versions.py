@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from tests.client.server import Peer
 from tests.peers.trl import tiny
 from tests.peers.trl.conftest import Received
 from trmon_client.core import wire
@@ -24,6 +24,36 @@ class OtherParametersTrainer(tiny.SamplingTrainer):
         raise NotImplementedError
 
 
+def passing_on(method: Any) -> Any:
+    """Return a decorated method, as a tracer or a timer makes it."""
+
+    @functools.wraps(method)
+    def decorated(*args: Any, **kwargs: Any) -> Any:
+        return method(*args, **kwargs)
+
+    return decorated
+
+
+class VariadicTrainer(tiny.SamplingTrainer):
+    """A trainer whose overrides pass on whatever they are called with."""
+
+    def _generate_and_score_completions(self, *args: Any, **kwargs: Any) -> Any:
+        return super()._generate_and_score_completions(*args, **kwargs)
+
+    def _compute_loss(self, model: Any, *args: Any, **kwargs: Any) -> Any:
+        return super()._compute_loss(model, *args, **kwargs)
+
+    def _get_per_token_logps_and_entropies(self, *args: Any, **kwargs: Any) -> Any:
+        return super()._get_per_token_logps_and_entropies(*args, **kwargs)
+
+    @passing_on
+    def _calculate_rewards(self, inputs: Any, prompts: Any, completions: Any, completion_ids_list: Any) -> Any:
+        return super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
+
+    def log(self, *args: Any, **kwargs: Any) -> None:
+        super().log(*args, **kwargs)
+
+
 class LengtheningTrainer(tiny.SamplingTrainer):
     """A trainer whose sampler's log-probs are longer than the completions."""
 
@@ -34,35 +64,53 @@ class LengtheningTrainer(tiny.SamplingTrainer):
 
 
 class LigerTrainer(tiny.SamplingTrainer):
-    """A trainer whose loss can be Liger's, as that of TRL 0.28."""
+    """A trainer whose loss can be Liger's, as that of TRL 0.28; it trains without, since the package needs a GPU."""
+
+    def train(self, *args: Any, **kwargs: Any) -> Any:
+        self.args.use_liger_kernel = False
+        return super().train(*args, **kwargs)
 
     def compute_liger_loss(self, unwrapped_model: Any, inputs: Any) -> Any:
         raise NotImplementedError
 
 
-def test_a_loss_that_computes_no_log_probs_is_named(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("mode", ["observe", "enforce"])
+def test_overrides_that_pass_on_their_arguments_are_attached(
+    tmp_path: Path, received: Received, capfd: pytest.CaptureFixture[str], mode: str
+) -> None:
+    trainer = received.train(tiny.grpo(tmp_path, kind=VariadicTrainer, sampler=tiny.noisy), mode=mode)
+    assert "lacks" not in capfd.readouterr().err
+    assert received.keys == [(step, 0, 0, 1) for step in range(4)]
+    assert received.signals(0)["reward_mean"] == pytest.approx(trainer.state.log_history[0]["reward"])
+    assert {report.mode for report in received.of(wire.Report)} == {mode}
+
+
+def test_a_loss_that_computes_no_log_probs_is_named(
+    tmp_path: Path, received: Received, capfd: pytest.CaptureFixture[str]
+) -> None:
     trainer = tiny.grpo(tmp_path, kind=LigerTrainer)
     trainer.args.use_liger_kernel = True
-    before = set(vars(trainer))
-    attach(trainer, project="math", run="tiny")
-    assert "lacks log-probs in compute_liger_loss: trmon is not attached" in capfd.readouterr().err
-    assert set(vars(trainer)) == before
+    received.train(trainer, mode="enforce")
+    said = capfd.readouterr().err
+    assert "lacks log-probs in compute_liger_loss: trmon reports what it logs, without its sequences" in said
+    assert "gives trmon no sequences: mode observe" in said
+    assert received.scalars("reward").keys() == {1, 2, 3, 4}
+    assert received.of(wire.Report) == []
 
 
-def test_a_trainer_that_does_not_fit_gets_one_warning_and_is_left_alone(
+def test_a_trainer_that_does_not_fit_gets_one_warning_and_reports_what_it_logs(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     trainer = tiny.grpo(tmp_path, kind=OtherParametersTrainer)
-    before = set(vars(trainer))
-    with Peer() as peer:
-        for _ in range(2):
-            attach(trainer, project="math", run="tiny", url=peer.url)
+    for _ in range(2):
+        attach(trainer, project="math", run="tiny", url="http://127.0.0.1:9")
     said = [line for line in capfd.readouterr().err.splitlines() if line.startswith("trmon:")]
     assert len(said) == 1
     assert "OtherParametersTrainer" in said[0]
     assert "_compute_loss(model, inputs)" in said[0]
     assert "_calculate_rewards(inputs, prompts, completions, completion_ids_list)" in said[0]
-    assert set(vars(trainer)) == before
+    assert {"train", "log", "evaluate", "_save_checkpoint"} <= vars(trainer).keys()
+    assert "_compute_loss" not in vars(trainer)
 
 
 def test_a_failure_while_reporting_is_counted_and_training_goes_on(

@@ -16,7 +16,7 @@ from trmon_client.integrations.framework_runs import (
     unfit_methods,
     warn_once,
 )
-from trmon_client.integrations.trl.rollout_hooks import RolloutHooks
+from trmon_client.integrations.trl.rollout_hooks import SCALARS_ONLY, RolloutHooks, ScalarHooks, TrainingHooks
 from trmon_client.integrations.trl.stream_hooks import StreamHooks
 
 
@@ -37,27 +37,32 @@ def attach(
 ) -> None:
     """Report what a trainer computes in `train()`: GRPOTrainer and RLOOTrainer, which may enforce, or AsyncGRPOTrainer.
 
-    The run's configuration is the trainer's arguments without secrets, and `config`. A trainer whose methods do not
-    fit gets one warning that names them, and trains as before. Attaching again replaces what was attached.
+    The run's configuration is the trainer's arguments without secrets, and `config`. Of a trainer whose methods do not
+    fit, which one warning names, only what it logs is reported. Attaching again replaces what was attached.
 
     Args: as of `trmon_client.init`; the ranks are those of the trainer.
     Errors: ValueError as `trmon_client.init`; none in `train()`.
     """
     given = {**locals()}
-    kind = StreamHooks if hasattr(trainer, "rollout_queue") else RolloutHooks
+    what = f"{type(trainer).__name__} of TRL {installed_version('trl')}"
+    kind: type[TrainingHooks] = StreamHooks if hasattr(trainer, "rollout_queue") else RolloutHooks
     unfit = unfit_methods(trainer, kind.PARAMETERS)
     if hasattr(trainer, "compute_liger_loss") and trainer.args.use_liger_kernel:
         unfit.append("log-probs in compute_liger_loss")
     if unfit:
-        what = f"{type(trainer).__name__} of TRL {installed_version('trl')}"
-        _warn(trainer, f"{what} lacks {', '.join(unfit)}: trmon is not attached")
-        return
-    given |= {**_ranks(trainer), "config": described_config("trl", trainer.args.to_dict(), given=config)}
+        kind = ScalarHooks
+        if no_trainer := unfit_methods(trainer, kind.PARAMETERS):
+            _warn(trainer, f"{what} lacks {', '.join(no_trainer)}: trmon is not attached")
+            return
+        _warn(trainer, f"{what} lacks {', '.join(unfit)}: trmon reports {SCALARS_ONLY}")
+    ranks = {"rank": 0, "world_size": 1} if kind is ScalarHooks else _ranks(trainer)
+    given |= {**ranks, "config": described_config("trl", trainer.args.to_dict(), given=config)}
     settings = resolve_settings(given, environment=os.environ)
     if settings.mode is Mode.OFF:
         return
-    if settings.mode is Mode.ENFORCE and kind is StreamHooks:
-        _warn(trainer, f"{type(trainer).__name__} reads the advantages before the log-probs: mode observe")
+    if settings.mode is Mode.ENFORCE and kind is not RolloutHooks:
+        reason = "reads the advantages before the log-probs" if kind is StreamHooks else "gives trmon no sequences"
+        _warn(trainer, f"{type(trainer).__name__} {reason}: mode observe")
         settings = replace(settings, mode=Mode.OBSERVE)
     hooks = kind(trainer, replace(settings, reports_checkpoints=True))
     for name, hook in hooks.by_method().items():

@@ -7,12 +7,15 @@ from typing import Any, ClassVar
 
 from trmon_client.batch_decision import BatchDecision
 from trmon_client.config.settings import ClientSettings
-from trmon_client.integrations.framework_runs import Hook, pausing_hook
+from trmon_client.integrations.framework_runs import Hook, pausing_hook, report_numbers, warn_once
 from trmon_client.monitor import Monitor
 
 NAMES = ("loss", "grad_norm", "learning_rate", "entropy", "completions/clipped_ratio")
 PREFIXES = ("sampling/", "sample/staleness_")
 RENAMED = {"learning_rate": "lr"}
+SUMMARY = "train_runtime"
+"""In what a Trainer logs at its end of the whole training, which belongs to no step."""
+SCALARS_ONLY = "what it logs, without its sequences"
 
 
 def trainer_scalars(history: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -62,6 +65,13 @@ class TrainingHooks:
         """Return the step of the newest batch, to which scalars belong; TRL logs after the optimizer step."""
         return max(0, int(self._trainer.state.global_step) - 1)
 
+    def _log_all(self, monitor: Monitor) -> None:
+        """Report every number of a trainer whose batches are not seen, at the step that it logs."""
+        newest = self._trainer.state.log_history[-1]
+        if SUMMARY not in newest:
+            values = {name: value for name, value in newest.items() if name != "step"}
+            report_numbers(monitor, int(newest["step"]), lambda: values)
+
     @property
     def _training_monitor(self) -> Monitor | None:
         """The monitor, unless the trainer evaluates."""
@@ -87,6 +97,27 @@ class TrainingHooks:
     def _log_scalars(self, monitor: Monitor) -> None:
         if values := trainer_scalars(self._trainer.state.log_history):
             monitor.log_scalars(self._scalars_step(), values)
+
+
+class ScalarHooks(TrainingHooks):
+    """The wrappers of a trainer of which nothing else is known: its run is judged by what it logs."""
+
+    PARAMETERS: ClassVar[Mapping[str, tuple[str, ...]]] = {"train": (), "log": ("logs",)}
+
+    def by_method(self) -> dict[str, Hook]:
+        hooks = super().by_method()
+        return {name: hook for name, hook in hooks.items() if callable(getattr(self._trainer, name, None))}
+
+    def _train(self, train: Hook, *args: Any, **kwargs: Any) -> Any:
+        # The other ranks log nothing.
+        is_main = getattr(self._trainer, "is_world_process_zero", lambda: True)()
+        return super()._train(train, *args, **kwargs) if is_main else train(*args, **kwargs)
+
+    def _log(self, log: Hook, *args: Any, **kwargs: Any) -> Any:
+        logged = log(*args, **kwargs)
+        if (monitor := self._monitor) is not None and self._trainer.state.is_world_process_zero:
+            monitor.error_guard.guard(lambda: self._log_all(monitor), otherwise=None)
+        return logged
 
 
 REWARDS, GROUP_IDS, OLD_LOGPS = "trmon_rewards", "trmon_group_ids", "trmon_old_logps"
@@ -224,15 +255,22 @@ class RolloutHooks(TrainingHooks):
         self._keys = UpdateKeys(calls_per_rollout=args.steps_per_generation * args.num_iterations)
         self._labels = RolloutLabels(self._trainer)
         self._loss_inputs: dict[str, Any] | None = None
+        self._is_scored = True
 
     def _scalars_step(self) -> int:
         return self._keys.rollout_step
 
-    def _generate(self, generate: Hook, inputs: Any) -> Any:
+    def _log_scalars(self, monitor: Monitor) -> None:
+        if self._is_scored:
+            super()._log_scalars(monitor)
+        else:
+            self._log_all(monitor)
+
+    def _generate(self, generate: Hook, *args: Any, **kwargs: Any) -> Any:
         if (monitor := self._training_monitor) is None:
-            return generate(inputs)
+            return generate(*args, **kwargs)
         self._labels.begin()
-        output = generate(inputs)
+        output = generate(*args, **kwargs)
         self._keys.begin_rollout(self._trainer.state.global_step)
         return monitor.error_guard.guard(lambda: self._labels.added_to(output), otherwise=output)
 
@@ -240,15 +278,20 @@ class RolloutHooks(TrainingHooks):
         self._labels.rewards = rewards = calculate(*args, **kwargs)
         return rewards
 
-    def _compute_loss(self, compute: Hook, model: Any, inputs: Any) -> Any:
+    def _compute_loss(self, compute: Hook, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
         if self._training_monitor is None:
-            return compute(model, inputs)
+            return compute(model, inputs, *args, **kwargs)
         # A copy: what `_score` takes out of the loss is still there when the rollouts are used again.
         self._loss_inputs = inputs = dict(inputs)
         try:
-            return compute(model, inputs)
+            loss = compute(model, inputs, *args, **kwargs)
+            self._is_scored = self._loss_inputs is None
         finally:
             self._loss_inputs = None
+        if not self._is_scored:
+            what = f"the loss of {type(self._trainer).__name__} does not call _get_per_token_logps_and_entropies"
+            warn_once(what, f"{what}: trmon reports {SCALARS_ONLY}")
+        return loss
 
     def _score(self, score: Hook, *args: Any, **kwargs: Any) -> Any:
         """Log-probs are asked for while rollouts are generated and, first of all, while their loss is computed."""
@@ -267,6 +310,8 @@ class RolloutHooks(TrainingHooks):
         mu, old = inputs.get("sampling_per_token_logps"), inputs.get("old_per_token_logps", inputs.get(OLD_LOGPS))
         generated_at, update, n_chunks = self._keys.next(trainer.state.global_step, chunks=self._chunks)
         mask = inputs["completion_mask"]
+        # vLLM's weights are those of its last synchronisation; which ones a rollout_func samples from is unknown.
+        version = trainer._last_loaded_step if trainer.use_vllm else generated_at if mu is None else None
         decision = monitor.log_batch(
             step=generated_at,
             update=update,
@@ -279,8 +324,7 @@ class RolloutHooks(TrainingHooks):
             advantages=inputs["advantages"],
             rewards=inputs.get(REWARDS),
             group_ids=inputs.get(GROUP_IDS),
-            # The weights of vLLM's last synchronisation sampled, else those of the generation.
-            versions=pi.new_full(pi.shape[:1], int(getattr(trainer, "_last_loaded_step", generated_at)), dtype=int),
+            versions=pi.new_full(pi.shape[:1], version, dtype=int) if version is not None else None,
             trainer_version=trainer.state.global_step,
             old_version=generated_at,
         )

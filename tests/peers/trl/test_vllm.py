@@ -1,0 +1,68 @@
+"""What TRL gives of vLLM, on its own path from the engine to the loss, with an engine in place of vLLM's.
+
+Server and colocated mode differ within `VLLMGeneration`, which this engine replaces: the trainers drive both alike.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from trl import GRPOTrainer
+
+from tests.peers.trl import tiny
+from tests.peers.trl.conftest import Received
+from trmon_client.core import wire
+
+
+class Engine:
+    """Samples from weights that it copies when it is synchronised, and returns log-probs as `VLLMGeneration` does."""
+
+    def __init__(self, trainer: Any) -> None:
+        self._trainer = trainer
+        self._weights: dict[str, torch.Tensor] = {}
+        self.synchronised_at: list[int] = []
+
+    def sync_weights(self) -> None:
+        self.synchronised_at.append(self._trainer.state.global_step)
+        self._weights = {name: weight.clone() for name, weight in self._trainer.model.state_dict().items()}
+
+    @torch.no_grad()
+    def generate(self, *, prompts: list[Any], **_: Any) -> tuple[Any, ...]:
+        """Return the ids of prompts and completions, log-probs, and nothing more."""
+        are_texts = isinstance(prompts[0], str)
+        ids = self._trainer.processing_class(prompts)["input_ids"] if are_texts else prompts
+        completions = torch.randint(3, len(tiny.WORDS), (len(ids), tiny.LENGTH))
+        rows = torch.cat([torch.tensor(ids), completions], dim=1)
+        logits = torch.func.functional_call(self._trainer.model, self._weights, rows).logits / self._trainer.temperature
+        scored = logits.log_softmax(-1)[:, -tiny.LENGTH - 1 : -1].gather(-1, completions[..., None])
+        return ids, completions.tolist(), (scored[..., 0] if are_texts else scored).tolist(), {}
+
+
+def with_vllm(trainer: Any) -> Any:
+    """Return the trainer as `use_vllm=True` makes it where vLLM is installed."""
+    trainer.use_vllm, trainer._last_loaded_step = True, -1
+    trainer.vllm_generation = Engine(trainer)
+    return trainer
+
+
+@pytest.mark.parametrize("mode", ["server", "colocate"])
+def test_its_log_probs_and_the_step_of_its_weights_arrive(tmp_path: Path, received: Received, mode: str) -> None:
+    trainer = with_vllm(tiny.grpo(tmp_path, kind=GRPOTrainer, num_iterations=2, temperature=0.9, vllm_mode=mode))
+    received.train(trainer)
+    assert trainer.vllm_generation.synchronised_at == [0, 2]
+    assert received.keys == [(0, 0, 0, 1), (0, 1, 0, 1), (2, 0, 0, 1), (2, 1, 0, 1)]
+    for report, columns in zip(received.of(wire.Report), received.columns, strict=True):
+        assert columns.pairs == ("mismatch", "staleness", "total")
+        assert columns["version_min"].tolist() == [report.step] * tiny.BATCH
+        assert np.abs(columns["mismatch_sum_d"]).max() < 1e-4  # the engine has the trainer's weights and temperature
+
+
+def test_of_rloo_its_log_probs_are_unknown(tmp_path: Path, received: Received) -> None:
+    trainer = with_vllm(tiny.rloo(tmp_path, num_iterations=2))
+    received.train(trainer)
+    assert {columns.pairs for columns in received.columns} == {("staleness",)}
+    assert [columns["version_min"].tolist() for columns in received.columns] == [[0] * 4, [0] * 4, [2] * 4, [2] * 4]
