@@ -1,8 +1,9 @@
-"""Checks of the given log-probs by value: those that never held a finite one, and probabilities in their place."""
+"""Checks of the given log-probs by value: those that never held a finite one, and other numbers in their place."""
 
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,8 +11,13 @@ from typing import Any
 import numpy as np
 
 from trmon_client.core.arrays import Array, is_tensor
+from trmon_client.core.columns import Columns
 from trmon_client.core.inputs.checked_inputs import CheckedInputs
-from trmon_client.error_guard import WarnOnce
+from trmon_client.core.logprob_mistakes import LogprobMistake, mistake_in_range, unit_mistake
+from trmon_client.core.reduction.sequences import SUM_SQ_LOGP
+from trmon_client.core.reduction.token_terms import RATIOS, rollout_pair
+from trmon_client.core.signals.batch_signals import unit_slope
+from trmon_client.error_guard import ErrorGuard, WarnOnce
 
 ROWS_AT_FIRST = 8
 """Rows of the first piece that is searched for a finite value; later pieces are larger."""
@@ -100,8 +106,50 @@ def _has_finite(values: Array, mask: Array) -> Any:
     return False
 
 
-POSITIVE_NOISE = 1e-4
-"""How far above 0 rounding may put a log-prob. Source: formulas, section 2."""
+CHECKED_CALLS = 3
+"""How many calls are checked for mistakes: they are there from the first one."""
+ENOUGH_TOKENS = 64
+"""Tokens, over the checked calls, from which the slope of one policy on the other tells its unit."""
+
+
+class MistakeChecks:
+    """Says once what the first calls pass in place of natural log-probs: negated ones, probabilities, another base."""
+
+    def __init__(self, error_guard: ErrorGuard) -> None:
+        self._error_guard = error_guard
+        self._n_calls = 0
+        self._sums: Counter[str] = Counter()
+
+    def ranges(self, inputs: CheckedInputs) -> dict[str, Array]:
+        """Return `token_ranges` of a call to be checked; nothing of later ones."""
+        self._n_calls += 1
+        return token_ranges(inputs) if self._n_calls <= CHECKED_CALLS else {}
+
+    def see(self, ranges: Mapping[str, Any], columns: Columns) -> None:
+        """Say what is found, from the encoder's thread. Args: ranges, columns: of a call, on the host."""
+        sides: dict[LogprobMistake, list[str]] = {}
+        for name, (least, largest) in ranges.items():
+            if (mistake := mistake_in_range(least, largest)) is not None:
+                sides.setdefault(mistake, []).append(f"{name}=")
+        for mistake, names in sides.items():
+            self._say(mistake, " and ".join(names))
+        if ranges and not sides:
+            self._see_unit(columns)
+
+    def _see_unit(self, columns: Columns) -> None:
+        if (pair := rollout_pair(columns.pairs)) is None:
+            return
+        above, below = RATIOS[pair]
+        names = ("n_tokens", f"{pair}_sum_sq_d", SUM_SQ_LOGP[above], SUM_SQ_LOGP[below])
+        self._sums.update({name: float(columns[name].sum()) for name in names})
+        n, *squares = (self._sums[name] for name in names)
+        found = unit_mistake(*unit_slope(*squares)) if n >= ENOUGH_TOKENS else None
+        if found is not None:
+            base, is_of_rollout = found
+            self._say(LogprobMistake.UNIT, f"{below if is_of_rollout else above}=", base=base)
+
+    def _say(self, mistake: LogprobMistake, side: str, *, base: str = "") -> None:
+        self._error_guard.warn_of_misuse(mistake.value, f"{mistake.said_of(side, base=base)}. {mistake.fix}")
 
 
 def token_ranges(inputs: CheckedInputs) -> dict[str, Array]:
@@ -113,21 +161,13 @@ def token_ranges(inputs: CheckedInputs) -> dict[str, Array]:
     return {name: _range(values, inputs.mask) for name, values in inputs.logprobs.items() if has_tokens}
 
 
-def probabilities_in(ranges: Mapping[str, Any]) -> list[str]:
-    """Return the arguments whose counted values all lie within [0, 1], some of them well above 0.
-
-    Args: ranges: (least, largest) by argument, read from the device; NaN where a value is.
-    """
-    return [name for name, (least, largest) in ranges.items() if least >= 0 and POSITIVE_NOISE < largest <= 1]
-
-
 def _range(values: Array, mask: Array) -> Array:
-    """Tokens that do not count are 0, which is no more than the least probability and no less than any log-prob."""
+    """Tokens that do not count, and NaN, are 0: no more than a probability and no less than any log-prob."""
     if is_tensor(values):
         import torch
 
-        nothing = torch.zeros((), dtype=values.dtype, device=values.device)
-        on_device = torch.where(mask, values.detach(), nothing)
+        given = values.detach()
+        on_device = torch.where(mask & (given == given), given, torch.zeros_like(given[:1, :1]))
         return torch.stack([on_device.min(), on_device.max()]).to(torch.float32)
-    counted = np.where(mask, values, 0.0)
+    counted = np.where(mask & (values == values), values, 0.0)
     return np.array([counted.min(), counted.max()])

@@ -17,14 +17,13 @@ from trmon_client.batch_decision import BatchDecision, CountedTokens, DecidedBat
 from trmon_client.batch_statistics import BatchStatistics, GivenLogits
 from trmon_client.config.settings import ClientSettings, Mode, launch_id
 from trmon_client.core import wire
-from trmon_client.core.arrays import Array
 from trmon_client.core.column_schema import PAIRS
 from trmon_client.core.columns import Columns
-from trmon_client.core.inputs.checked_inputs import CheckedInputs, GivenBatch
+from trmon_client.core.inputs.checked_inputs import GivenBatch
 from trmon_client.core.policies.policy import Policy
 from trmon_client.core.policies.token_decision import apply_token_rules_to_inputs
 from trmon_client.error_guard import ErrorGuard, RejectedSteps
-from trmon_client.logprob_checks import GivenPolicies, token_ranges
+from trmon_client.logprob_checks import GivenPolicies, MistakeChecks
 from trmon_client.process.exit_hooks import ExitHooks
 from trmon_client.process.identity import Ranks, discover_ranks
 from trmon_client.process.process_end import ProcessEnd
@@ -96,9 +95,6 @@ _ENDED: Counter[Hashable] = Counter()
 LOCK_TIME_PART = 0.25
 """The part of the timeout of `finish` that another thread's unfinished call may take."""
 
-CHECKED_CALLS = 3
-"""How many calls are checked for probabilities in place of log-probs: the mistake is there from the first one."""
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LoggedBatch:
@@ -132,6 +128,7 @@ class Session:
         self._ranks = Ranks()
         self._chunks = ChunkCounter()
         self._given = GivenPolicies(self.error_guard.warn_once)
+        self._mistakes = MistakeChecks(self.error_guard)
         self._rejected = RejectedSteps(self.error_guard.warn_once)
         self._advice_cache = AdviceCache()
         self._saved = messages.SavedPaths()
@@ -186,6 +183,7 @@ class Session:
                 mode=self._settings.mode,
                 scalars=batch.scalars,
                 on_finite=self._given.learn,
+                on_values=self._mistakes.see,
                 error_guard=self.error_guard,
                 rejected=self._rejected,
             )
@@ -252,7 +250,8 @@ class Session:
         if verdict.policy.tokens and columns.pairs:
             tokens = apply_token_rules_to_inputs(verdict.policy, inputs)
             columns = tokens.attached_to(columns)
-        return DecidedBatch(inputs, finite, self._next_ranges(inputs), columns, verdict, tokens)
+        self._n_calls += 1
+        return DecidedBatch(inputs, finite, self._mistakes.ranges(inputs), columns, verdict, tokens)
 
     def _finished_counts(
         self, end: ProcessEnd, *, timeout_seconds: float
@@ -317,10 +316,6 @@ class Session:
     def _numbering_key(self) -> Hashable:
         settings = self._settings
         return settings.project, settings.run, self._ranks.rank, launch_id(settings.launcher)
-
-    def _next_ranges(self, inputs: CheckedInputs) -> dict[str, Array]:
-        self._n_calls += 1
-        return token_ranges(inputs) if self._n_calls <= CHECKED_CALLS else {}
 
     def _check_order(self, step: int) -> None:
         if step < self._newest_step:

@@ -11,8 +11,10 @@ import torch
 
 from tests.client.trainer import batch, settings
 from trmon_client.core.inputs.checked_inputs import CheckedInputs, check_inputs
-from trmon_client.error_guard import WarnOnce
-from trmon_client.logprob_checks import GivenPolicies, probabilities_in, token_ranges
+from trmon_client.core.logprob_mistakes import LogprobMistake, mistake_in_range
+from trmon_client.core.statistics import columns_of_inputs
+from trmon_client.error_guard import ErrorGuard, WarnOnce
+from trmon_client.logprob_checks import GivenPolicies, MistakeChecks, token_ranges
 from trmon_client.monitor import Monitor
 
 NAN = np.full((4, 6), np.nan)
@@ -111,27 +113,88 @@ def test_without_a_pair_every_sequence_that_is_not_empty_is_accepted(
 MASK = np.array([[1, 1, 0], [1, 1, 1]])
 LOGPROBS = np.array([[-0.1, -2.0, 0.5], [-1e-3, 0.0, -3.0]])
 
-CASES = {
-    "log-probs": (LOGPROBS, []),
-    "probabilities": (np.exp(np.minimum(LOGPROBS, 0.0)), ["logprobs"]),
-    "probabilities, some of them 0": (np.array([[0.5, 0.0, -9.0], [1.0, 0.2, 0.3]]), ["logprobs"]),
-    "certain tokens only": (np.zeros((2, 3)), []),
-    "rounding above 0": (np.full((2, 3), 1e-6), []),
-    "a value above 1": (np.full((2, 3), 1.5), []),
-    "a value that is not a number": (np.full((2, 3), np.nan), []),
+SIGN, PROBABILITIES, UNIT = LogprobMistake
+CASES: dict[str, tuple[Any, LogprobMistake | None]] = {
+    "log-probs": (LOGPROBS, None),
+    "probabilities": (np.exp(np.minimum(LOGPROBS, 0.0)), PROBABILITIES),
+    "probabilities, some of them 0": (np.array([[0.5, 0.0, -9.0], [1.0, 0.2, 0.3]]), PROBABILITIES),
+    "probabilities, one of them not a number": (np.array([[0.5, np.nan, -9.0], [1.0, 0.2, 0.3]]), PROBABILITIES),
+    "certain tokens only": (np.zeros((2, 3)), None),
+    "rounding above 0": (np.full((2, 3), 1e-6), None),
+    "negated log-probs": (-LOGPROBS, SIGN),
+    "negated log-probs, one of them infinite": (np.array([[0.5, np.inf, -9.0], [1.0, 0.2, 0.3]]), SIGN),
+    "values on both sides of 0": (np.array([[0.5, -0.1, -9.0], [1.0, 7.0, 0.3]]), None),
+    "values that are not numbers": (np.full((2, 3), np.nan), None),
 }
 
 
 @pytest.mark.parametrize("library", ["numpy", "torch", "short floats"])
 @pytest.mark.parametrize(("values", "found"), CASES.values(), ids=CASES.keys())
-def test_values_from_0_to_1_are_probabilities(values: Any, found: list[str], library: str) -> None:
+def test_the_range_of_the_counted_values_tells_what_they_are(
+    values: Any, found: LogprobMistake | None, library: str
+) -> None:
     given: dict[str, Any] = {"rollout_logprobs": LOGPROBS, "logprobs": values, "mask": MASK}
     if library != "numpy":
         given = {name: torch.from_numpy(np.asarray(array)) for name, array in given.items()}
     if library == "short floats":
         given["logprobs"] = given["logprobs"].to(torch.bfloat16)
     ranges = token_ranges(check_inputs(**given))
-    assert probabilities_in({name: np.asarray(array) for name, array in ranges.items()}) == found
+    assert mistake_in_range(*np.asarray(ranges["logprobs"])) is found
+    assert mistake_in_range(*np.asarray(ranges["rollout_logprobs"])) is None
+
+
+def of_tokens(*, temperature: float = 1.0) -> np.ndarray:
+    """Return the log-probs of tokens that a policy of temperature 1 sampled, float64 [8, 16]."""
+    random = np.random.default_rng(0)
+    logits = random.normal(0.0, 2.0, (8, 16, 50))
+    sampled = (logits + random.gumbel(size=logits.shape)).argmax(-1)[..., None]
+    scaled = logits / temperature
+    found: np.ndarray = np.take_along_axis(scaled - np.logaddexp.reduce(scaled, -1, keepdims=True), sampled, -1)[..., 0]
+    return found
+
+
+LN2, LN10 = np.log(2), np.log(10)
+OF_BOTH = {
+    "log-probs": (lambda logp: (logp - 1e-3, logp), ""),
+    "another temperature": (lambda logp: (of_tokens(temperature=LN2), logp), ""),
+    "negated": (lambda logp: (-logp, logp), f"no value below 0 in rollout_logprobs=: {SIGN.title}. {SIGN.fix}"),
+    "both negated": (
+        lambda logp: (-logp, -logp),
+        f"no value below 0 in rollout_logprobs= and old_logprobs=: {SIGN.title}. {SIGN.fix}",
+    ),
+    "probabilities": (
+        lambda logp: (logp, np.exp(logp)),
+        f"values from 0 to 1 only in old_logprobs=: {PROBABILITIES.title}. {PROBABILITIES.fix}",
+    ),
+    "mu in log2": (lambda logp: (logp / LN2, logp), f"log2 in rollout_logprobs=: {UNIT.title}. {UNIT.fix}"),
+    "pi_old in log2": (lambda logp: (logp, logp / LN2), f"log2 in old_logprobs=: {UNIT.title}. {UNIT.fix}"),
+    "mu in log10": (lambda logp: (logp / LN10, logp), f"log10 in rollout_logprobs=: {UNIT.title}. {UNIT.fix}"),
+    "pi_old in log10": (lambda logp: (logp, logp / LN10), f"log10 in old_logprobs=: {UNIT.title}. {UNIT.fix}"),
+}
+
+
+@pytest.mark.parametrize(("given", "line"), OF_BOTH.values(), ids=OF_BOTH)
+def test_a_mistake_is_one_line_of_the_console_with_its_fix(
+    given: Any, line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mu, old = given(of_tokens())
+    with Monitor(settings(tmp_path)) as monitor:
+        for step in range(4):
+            monitor.log_batch(step=step, rollout_logprobs=mu, old_logprobs=old, mask=np.ones(mu.shape))
+    said = capsys.readouterr().err.splitlines()
+    assert [one for one in said if "pairs mismatch" not in one] == ([f"trmon: {line}"] if line else [])
+
+
+def test_the_units_of_small_calls_are_added_up_and_too_few_tokens_tell_nothing() -> None:
+    logp = of_tokens().reshape(-1)
+    for n, is_said in ((20, False), (22, True)):
+        guard = ErrorGuard()
+        checks = MistakeChecks(guard)
+        for start in range(0, 3 * n, n):
+            mine = logp[None, start : start + n]
+            inputs = check_inputs(rollout_logprobs=mine / LN2, logprobs=mine, mask=np.ones((1, n)))
+            checks.see(checks.ranges(inputs), columns_of_inputs(inputs))
+        assert (list(guard.losses.warnings()) == ["unit"]) is is_said
 
 
 def test_an_empty_batch_has_no_ranges() -> None:

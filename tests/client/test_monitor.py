@@ -402,7 +402,7 @@ def test_probabilities_in_place_of_log_probs_are_said_once_and_travel_with_later
     with Monitor(settings(tmp_path)) as monitor:
         for step in range(3):
             monitor.log_batch(step=step, **given)
-    assert capsys.readouterr().err.count("rollout_logprobs= holds values from 0 to 1") == 1
+    assert capsys.readouterr().err.count("values from 0 to 1 only in rollout_logprobs=") == 1
     assert list(spooled(tmp_path)[-1].losses.warnings) == ["probabilities"]
 
 

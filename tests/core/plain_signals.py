@@ -54,6 +54,7 @@ def _of_the_sampler(logp: dict[str, Rows]) -> dict[str, Any]:
         "n_zero_tail": 0,
         "n_positive": 0,
         "positive_fraction": 0,
+        "positive_max": np.nan,
         "mu_logprob_mean": mu.mean(),
         "logp_unit": 1 + slope,
         "logp_unit_residual": np.sum((d - slope * mu) ** 2) / np.sum(d**2),

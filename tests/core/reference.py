@@ -65,6 +65,8 @@ def _sequence(logp: dict[str, list[float]], mask: list[bool], advantages: list[f
         found["n_saturated"] = sum(logp["rollout_logprobs"][t] == 0 and math.exp(trained[t]) < 0.99 for t in valid)
         found |= _against_the_trainer(logp["rollout_logprobs"], trained, counting=counting, valid=valid)
         found["n_positive"] = sum(any(row[t] > 1e-4 for row in logp.values()) for t in counting)
+        positive = [row[t] for row in logp.values() for t in counting if row[t] > 1e-4]
+        found["max_positive"] = max(positive, default=-math.inf)
     d = {pair: {t: logp[PAIRS[pair][0]][t] - logp[PAIRS[pair][1]][t] for t in valid} for pair in pairs}
     size = {t: abs(x) for t, x in d[primary].items()}
     found["n_clamped"] = sum(x > 20 for x in size.values())

@@ -25,7 +25,7 @@ def test_columns_equal_the_golden_values_and_no_other_column_exists(case: str) -
     expected = golden.columns(case)
     # The golden files are older than these columns, which have the plain reference.
     newer = {"n_mu_zero", "sum_sq_logp_rollout", "sum_sq_logp_old", "sum_sq_logp"}
-    newer |= {"n_mu_zero_unlikely", "n_unlikely", "n_prob_diff_half", "n_zero_tail", "n_positive"}
+    newer |= {"n_mu_zero_unlikely", "n_unlikely", "n_prob_diff_half", "n_zero_tail", "n_positive", "max_positive"}
     newer |= {"n_clipped_high", "n_dual_clipped", "n_positive_advantage", "n_negative_advantage"}
     assert set(found) - newer == set(expected) | {"advantage"}
     with np.errstate(invalid="ignore"):
@@ -140,7 +140,8 @@ def test_an_invalid_log_prob_removes_its_token_from_every_pair_and_is_counted(na
     found = statistics.columns(**inputs)
     assert found["n_invalid"].tolist() == [0, 0, 1, 0, 0, 0]
     assert found["n_positive"].tolist() == [0, 0, int(value > 1e-4), 0, 0, 0]
-    counted = {each: expected[each] for each in ("n_invalid", "n_positive")}
+    assert found["max_positive"][2] == (value if value > 1e-4 else -math.inf) or np.isnan(value)
+    counted = {each: expected[each] for each in ("n_invalid", "n_positive", "max_positive")}
     same(Columns({**found, **counted}, found.histograms), expected)
 
 

@@ -79,7 +79,7 @@ CLIP_STEMS: tuple[str, ...] = (
 
 SEQUENCE_STEMS: tuple[str, ...] = (
     *("n_tokens", "n_invalid", "n_saturated", "n_mu_zero", "n_clamped", "argmax_abs_d"),
-    *("n_mu_zero_unlikely", "n_unlikely", "n_prob_diff_half", "n_zero_tail", "n_positive"),
+    *("n_mu_zero_unlikely", "n_unlikely", "n_prob_diff_half", "n_zero_tail", "n_positive", "max_positive"),
     *("sum_logp_rollout", "sum_logp_old", "sum_logp", "sum_abs_is_dev"),
     *("sum_sq_logp_rollout", "sum_sq_logp_old", "sum_sq_logp"),
     *CLIP_STEMS,

@@ -23,7 +23,7 @@ from trmon_client.core.columns import Columns
 from trmon_client.core.redaction import redact
 from trmon_client.core.wire import MAX_NAME_LENGTH, MAX_SCALARS, ChunkCount, JsonNumber
 from trmon_client.error_guard import ErrorGuard, LossCounter, LossReason, RejectedSteps
-from trmon_client.logprob_checks import FiniteValues, probabilities_in
+from trmon_client.logprob_checks import FiniteValues
 from trmon_client.process.identity import Identity, Ranks, launch_facts
 from trmon_client.process.process_end import ProcessEnd
 from trmon_client.sending.encoder import PendingMessage
@@ -174,13 +174,14 @@ def report_message(
     mode: Mode,
     scalars: Mapping[str, Any] | None,
     on_finite: Callable[[FiniteValues], None],
+    on_values: Callable[[Mapping[str, Any], Columns], None],
     error_guard: ErrorGuard,
     rejected: RejectedSteps,
 ) -> PendingMessage:
     """Return the report of one call: its columns and the decision; the encoder waits for a device's tensors.
 
-    Args: on_finite: called in the encoder's thread with the finite values of arguments that had none before; rejected:
-    told in that thread how many sequences an enforced policy accepted.
+    Args: on_finite: called in the encoder's thread with the finite values of arguments that had none before; on_values:
+    called there with the ranges and the columns; rejected: told there how many sequences an enforced policy accepted.
     """
     columns, decision, ranges, finite = batch.columns, batch.verdict, batch.ranges, batch.finite
     captured = capture_scalars(scalars)
@@ -195,7 +196,7 @@ def report_message(
         arrived = iter(transfer.wait())
         arrays, (accepted, *accepted_turns), numbers, limits, values = ([*islice(arrived, n)] for n in sizes)
         on_host = columns.with_arrays(arrays) if on_device else columns
-        _warn_of_probabilities(dict(zip(arguments, limits, strict=True)), error_guard)
+        on_values(dict(zip(arguments, limits, strict=True)), on_host)
         on_finite(finite.with_arrays(values))
         if mode is Mode.ENFORCE:
             n_accepted, policy = int(np.count_nonzero(accepted)), decision.policy.name
@@ -323,15 +324,6 @@ def _size_bytes(columns: Columns) -> int:
     turns = columns.turns
     of_turns = 0 if turns is None else len(turns.by_name) * len(turns.n_tokens)
     return 1024 + 8 * (len(columns) * columns.n_sequences + of_turns)
-
-
-def _warn_of_probabilities(ranges: Mapping[str, Any], error_guard: ErrorGuard) -> None:
-    if found := probabilities_in(ranges):
-        error_guard.warn_of_misuse(
-            "probabilities",
-            f"{' and '.join(f'{name}=' for name in found)} holds values from 0 to 1 only: these are probabilities, and "
-            "log-probs are expected (at most 0); pass their logarithm",
-        )
 
 
 def _mode(mode: Mode) -> Literal["observe", "enforce"]:

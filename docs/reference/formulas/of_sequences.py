@@ -81,6 +81,7 @@ _COLUMN_FORMULAS = {
     "n_prob_diff_half": "#(valid and |p - mu| > 0.5), p of pi_old, else of pi",
     "n_zero_tail": "#(counting tokens after the last one that is not valid with log mu = 0)",
     "n_positive": "#(counts and a given log-prob > 1e-4); these are invalid",
+    "max_positive": "max of these log-probs",
     "n_clamped": "#(|d| > 20) of the primary pair",
     "argmax_abs_d": "argmax |d| of the primary pair",
     "sum_logp_rollout": "sum log mu",

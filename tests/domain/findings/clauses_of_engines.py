@@ -163,8 +163,10 @@ def share_of_zeros(m: Moment) -> float | None:
 
 
 def sign(m: Moment) -> bool | None:
-    """sign: n_positive > 0.1 of counted tokens and mean log mu of the valid ones > -0.001."""
-    return every(above(m.now("positive_fraction"), m.upper(0.1)), above(m.now("mu_logprob_mean"), m.lower(-0.001)))
+    """sign: n_positive > 0.1 of counted tokens and mean log mu of the valid ones > -0.001; or > 0.9, one above 1."""
+    share, is_of_all = m.now("positive_fraction"), above(m.now("positive_max"), 1.0)
+    names = [above(m.now("mu_logprob_mean"), m.lower(-0.001)), every(above(share, m.upper(0.9)), is_of_all)]
+    return every(above(share, m.upper(0.1)), None if names == [None, None] else any(names))
 
 
 def negatives(m: Moment) -> bool | None:
@@ -235,7 +237,12 @@ def corrupt() -> Iterator[Clause]:
     tail = "n_zero_tail"
     named: list[tuple[str, str, Test, Test | None]] = [
         ("sign", "positive_fraction", sign, None),
-        ("probabilities", "positive_fraction", level("positive_fraction", 0.9), None),
+        (
+            "probabilities",
+            "positive_fraction",
+            level("positive_fraction", 0.9),
+            lambda m: above(m.now("positive_max"), 1.0),
+        ),
         ("negative_probabilities", "engine:prob_pearson", negatives, None),
         ("unit", "logp_unit", unit, None),
         ("shifted", "engine:prob_pearson", shifted, None),

@@ -144,6 +144,10 @@ SPECIAL: Mapping[str, tuple[Callable[[int], Values], Callable[[int], Values]]] =
         constant(positive_fraction=0.3, mu_logprob_mean=-0.0002),
         constant(positive_fraction=0.3, mu_logprob_mean=-0.3),
     ),
+    "corrupt_logprobs.probabilities": (
+        constant(positive_fraction=0.99, mu_logprob_mean=0.0, positive_max=0.9),
+        constant(positive_fraction=0.99, mu_logprob_mean=0.0, positive_max=7.0),
+    ),
     "corrupt_logprobs.shifted": (constant(**SHIFTED), constant(**SHIFTED | {"mismatch_drift_spread": 0.4})),
     "corrupt_logprobs.order": (constant(**SHIFTED | {"mismatch_drift_spread": 0.4}), constant(**SHIFTED)),
     "corrupt_logprobs.end_dropped": (constant(**COUNTS, **TAIL), constant(**COUNTS, **TAIL | {"n_zero_tail": 500.0})),

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from trmon.domain.findings.configuration import plain_value
 from trmon.domain.findings.remedies import MAX_OPTIONS, framework_of_config, how_to_measure, remedy
 from trmon.domain.runs.run import SavedCheckpoint
+from trmon_client.core.logprob_mistakes import LogprobMistake
 from trmon_client.core.signals.catalogue import SIGNALS
 
 DATA = yaml.safe_load(files("trmon.domain.findings").joinpath("remedies.yaml").read_text("utf-8"))
@@ -62,7 +63,7 @@ def test_each_finding_and_each_form_has_a_remedy() -> None:
 
 @pytest.mark.parametrize("key", REMEDIES)
 def test_a_remedy_says_what_to_do_first_and_then_in_words_that_suit_any_framework(key: str) -> None:
-    for text in (REMEDIES[key]["first"], REMEDIES[key]["then"]):
+    for text in (REMEDIES[key].get("first") or LogprobMistake(key).fix, REMEDIES[key]["then"]):
         assert text.endswith(".")
         assert text.count(". ") <= 2
         assert re.match(r"[A-Z][a-z]|\{go_back\}", text), "it continues after `In the next run,`"

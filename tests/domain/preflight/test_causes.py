@@ -12,8 +12,11 @@ from torch import Tensor
 
 from tests.fixtures.tiny_transformer import PROMPT, TinyEngine, prompts, response_mask, tiny_engine
 from trmon.domain.errors import InvalidInput
+from trmon.domain.findings.catalogue import builtin_catalogue
+from trmon.domain.findings.remedies import remedy
 from trmon.domain.preflight.causes import PreflightCause, PreflightLimits, PreflightResult, preflight
 from trmon.domain.preflight.token_pairs import EngineScores
+from trmon_client.core.logprob_mistakes import UNIT_RESIDUAL, UNIT_WITHIN, LogprobMistake
 
 LIMITS = PreflightLimits()
 
@@ -211,6 +214,32 @@ def test_zeros_at_the_end_of_responses_are_named(side: str) -> None:
     all_zero = trainer_scores(logprobs=np.zeros_like(logprobs))
     result = preflight(all_zero, sound) if side == "rollout" else preflight(sound, all_zero)
     assert causes(result)[0] is PreflightCause.ZEROS
+
+
+@pytest.mark.parametrize("side", ["rollout", "trainer"])
+@pytest.mark.parametrize("mistake", LogprobMistake)
+def test_what_is_no_natural_log_prob_is_named_in_the_words_of_a_run(mistake: LogprobMistake, side: str) -> None:
+    logprobs, _ = arrays()
+    of = {
+        LogprobMistake.SIGN: -logprobs,
+        LogprobMistake.PROBABILITIES: np.exp(logprobs),
+        LogprobMistake.UNIT: logprobs / np.log(2),
+    }
+    damaged, sound = trainer_scores(logprobs=of[mistake]), trainer_scores()
+    result = preflight(damaged, sound) if side == "rollout" else preflight(sound, damaged)
+    assert causes(result) == [PreflightCause.CORRUPT], "all else is measured of the log-probs"
+    (found,) = result.causes
+    assert (found.detail, found.fix) == (mistake.said_of(f"the {side}", base="log2"), mistake.fix)
+    if mistake is not LogprobMistake.UNIT:
+        assert result.max_abs_d < 0.2
+    clause = builtin_catalogue().by_key[f"corrupt_logprobs.{mistake.value}"]
+    assert clause.title == mistake.title
+    assert remedy(clause.remedy, framework=None, config={}, last_good_step=None, has_ended=False).first == mistake.fix
+
+
+def test_the_client_finds_another_base_by_the_limits_of_the_finding() -> None:
+    when = builtin_catalogue().by_key["corrupt_logprobs.unit"].when
+    assert [comparison.limit for comparison in when] == [UNIT_WITHIN, UNIT_RESIDUAL]
 
 
 @pytest.mark.parametrize("value", [np.nan, 0.7, np.inf], ids=["missing", "a probability", "infinite"])

@@ -15,6 +15,7 @@ import msgspec
 from trmon.domain.errors import InvalidInput
 from trmon.domain.findings.measures import AVERAGES, COMPUTED, READ_BY, TRANSFORMS, Reading
 from trmon.domain.severity import Severity
+from trmon_client.core.logprob_mistakes import LogprobMistake
 
 LOST, NONFINITE = "lost", "nonfinite"
 """What not_a_number asks of a name: is it not finite in the row, and (lost) was it a number before."""
@@ -346,9 +347,13 @@ def _finding(id_: str, entry: _Entry) -> FindingSpec:
     )
 
 
+_TITLES_OF_CLIENT = {f"corrupt_logprobs.{one.value}": one.title for one in LogprobMistake}
+
+
 def _clause(finding: str, entry: _Entry, name: str, given: _ClauseEntry) -> Clause:
     texts = given.level or given.change
     when = tuple(map(comparison, (texts,) if isinstance(texts, str) else texts))
+    title = given.title or _TITLES_OF_CLIENT.get(f"{finding}.{name}", "")
     is_average = when[0].transform in AVERAGES or when[0].measure in COMPUTED
     return Clause(
         id=name,
@@ -360,11 +365,11 @@ def _clause(finding: str, entry: _Entry, name: str, given: _ClauseEntry) -> Clau
         unless=tuple(map(comparison, given.unless)),
         only_if=tuple(tuple(map(comparison, part)) for part in given.only_if),
         hold=_hold(given.hold) if given.hold else AT_ONCE if is_average else USUAL_HOLD,
-        title=given.title or entry.title,
+        title=title or entry.title,
         meaning=given.meaning or entry.meaning,
         severity=Severity(given.severity or entry.severity),
         page_when=tuple(tuple(map(comparison, part)) for part in given.page_when),
-        remedy=given.remedy or (name if given.title else finding),
+        remedy=given.remedy or (name if title else finding),
         chart=given.chart or entry.chart,
         seen=given.seen,
     )

@@ -29,6 +29,7 @@ from trmon.domain.findings.memory import (
     mean,
     median_of,
 )
+from trmon_client.core.logprob_mistakes import distance_to_unit
 
 ENGINE_STEMS = frozenset(
     (
@@ -227,10 +228,6 @@ def _below_peak(memory: SignalMemory, _: Reading) -> float:
     return (highest - memory.now) / (highest - lowest) if highest > lowest else 0.0
 
 
-UNITS = (math.log(2.0), 1.0 / math.log(2.0), math.log(10.0), 1.0 / math.log(10.0))
-"""A logarithm to base 2 or 10 of one side, over the natural one of the other."""
-
-
 TRANSFORMS: Mapping[str, Transform] = {
     "": lambda memory, _: memory.now,
     "mean": _mean,
@@ -256,7 +253,7 @@ TRANSFORMS: Mapping[str, Transform] = {
     "off_before": _off_before,
     "off_one": lambda memory, _: abs(memory.mean_of(START_ROWS, at_least=START_ROWS) - 1.0),
     "off_one_errors": _off_one_errors,
-    "off_unit": lambda memory, _: min(abs(memory.now / unit - 1.0) for unit in UNITS),
+    "off_unit": lambda memory, _: distance_to_unit(memory.now),
     "rises": _rises,
     "growth": lambda memory, _: against(*memory.growth()),
     "growth_errors": lambda memory, reading: in_errors(_rise(memory, reading), memory.noise * MEDIAN_DEVIATION),

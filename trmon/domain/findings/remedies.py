@@ -30,6 +30,7 @@ from trmon.domain.findings.configuration import (
 )
 from trmon.domain.framework_names.translation import FRAMEWORKS
 from trmon.domain.runs.run import Run, SavedCheckpoint
+from trmon_client.core.logprob_mistakes import LogprobMistake
 from trmon_client.core.wire.messages import decodable
 
 MAX_OPTIONS = 3
@@ -93,8 +94,8 @@ class _Change(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 @decodable
-class _Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    first: str
+class _Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    first: str = ""
     then: str
     change: tuple[str | _Change, ...] = ()
     then_change: tuple[str | _Change, ...] = ()
@@ -155,7 +156,10 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 @cache
 def _file() -> _File:
     content = files("trmon.domain.findings").joinpath("remedies.yaml").read_bytes()
-    return msgspec.yaml.decode(content, type=_File)
+    file = msgspec.yaml.decode(content, type=_File)
+    # The words of what the client finds by value are the client's.
+    of_client = {one.value: msgspec.structs.replace(file.remedies[one.value], first=one.fix) for one in LogprobMistake}
+    return msgspec.structs.replace(file, remedies={**file.remedies, **of_client})
 
 
 def frameworks_with_options() -> tuple[str, ...]:

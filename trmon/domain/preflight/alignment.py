@@ -46,7 +46,7 @@ def align(rollout: EngineScores, trainer: EngineScores, *, least_pearson: float)
     Args: least_pearson: the least correlation of probabilities of engines that agree.
     Source: arXiv 2605.14220 (same weights, same tokens).
     """
-    masks = _mask_of(rollout, trainer), _mask_of(trainer, rollout)
+    masks = mask_of(rollout, trainer), mask_of(trainer, rollout)
     has_ids = rollout.token_ids is not None and trainer.token_ids is not None
     in_order = has_ids or all(np.count_nonzero(a) == np.count_nonzero(b) for a, b in zip(*masks, strict=True))
     positions, differences, only = [], [], np.zeros(2, np.int64)
@@ -73,7 +73,7 @@ def align(rollout: EngineScores, trainer: EngineScores, *, least_pearson: float)
     )
 
 
-def _mask_of(scores: EngineScores, other: EngineScores) -> Rows:
+def mask_of(scores: EngineScores, other: EngineScores) -> Rows:
     """Return the mask of an engine; one without a mask counts the tokens that the other counts, else all."""
     if scores.mask is not None:
         return scores.mask

@@ -21,7 +21,7 @@ from trmon.domain.findings.judge import Evidence, Judge, JudgeState, Place, Row,
 from trmon.domain.findings.measures import VIEWS
 from trmon.domain.findings.remedies import Remedy, remedy
 from trmon.domain.findings.verdict import OutOfRange, judge_run
-from trmon.domain.preflight.alignment import Alignment, align
+from trmon.domain.preflight.alignment import Alignment, align, mask_of
 from trmon.domain.preflight.token_pairs import (
     EngineScores,
     TokenPairs,
@@ -31,6 +31,7 @@ from trmon.domain.preflight.token_pairs import (
     token_variation,
     trainer_mass_outside,
 )
+from trmon_client.core.logprob_mistakes import LogprobMistake, mistake_in_range, unit_mistake
 from trmon_client.core.reduction.sequences import SATURATED_BELOW
 
 
@@ -124,6 +125,7 @@ NEED_TOKENS = ("support_shift", "temperature")
 CONSEQUENCES = ("variance_blowup", "moderate_drift")
 ASSUME_SAMPLER = ("support_shift.ratio", "corrupt_logprobs.evidence")
 """Clauses that test whether the rollout sampled the tokens: they say nothing if the trainer did."""
+UNIT, UNIT_SIGNALS = "corrupt_logprobs.unit", ("logp_unit", "logp_unit_residual")
 ZEROS = ("zeros", "end_dropped", "padding")
 
 
@@ -181,6 +183,8 @@ def preflight(
     if len(rollout.logprobs) != len(trainer.logprobs):
         found = f"{len(rollout.logprobs)} sequences in the rollout and {len(trainer.logprobs)} in the trainer"
         raise InvalidInput("sequences", f"{found}; expected the same ones")
+    (rollout, of_rollout), (trainer, of_trainer) = _in_logprobs(rollout, trainer), _in_logprobs(trainer, rollout)
+    mistakes = {"the rollout": of_rollout, "the trainer": of_trainer}
     alignment = align(rollout, trainer, least_pearson=1.0 - catalogue.by_key["engine_mismatch.pearson"].decisive.limit)
     if not alignment.pairs.n_tokens and alignment.n_retokenised is None:
         raise InvalidInput("mask", "no token counts for both engines")
@@ -206,7 +210,7 @@ def preflight(
         worst=_worst(pairs, trainer=trainer, n=n_worst),
         limits=limits,
     )
-    of_data = tuple(_data_causes(alignment, counts))
+    of_data = (*_mistakes(mistakes), *_data_causes(alignment, counts))
     of_engines = _engine_cause(pairs, result, signals=signals, catalogue=catalogue)
     named = {found.cause for found in of_data}
     # A cut distribution also differs on the tokens that it keeps; other faults of the data were set aside before.
@@ -214,6 +218,25 @@ def preflight(
     if of_engines is None or of_engines.cause in named or of_engines.finding in explained:
         return replace(result, causes=of_data)
     return replace(result, causes=(*of_data, of_engines))
+
+
+def _in_logprobs(scores: EngineScores, other: EngineScores) -> tuple[EngineScores, LogprobMistake | None]:
+    """Return the scores of an engine as log-probs, and what it gave in their place; its counting tokens tell."""
+    counted = [row[mask] for row, mask in zip(scores.logprobs, mask_of(scores, other), strict=True)]
+    values = np.concatenate([row[~np.isnan(row)] for row in counted])
+    mistake = mistake_in_range(float(values.min()), float(values.max())) if len(values) else None
+    if mistake is None:
+        return scores, None
+    with np.errstate(all="ignore"):
+        rows = (-row if mistake is LogprobMistake.SIGN else np.log(row) for row in scores.logprobs)
+        return replace(scores, logprobs=tuple(rows)), mistake
+
+
+def _mistakes(by_engine: Mapping[str, LogprobMistake | None]) -> Iterator[FoundCause]:
+    """Yield what engines gave in place of log-probs, in the words of the client that finds it in a run."""
+    for engine, mistake in by_engine.items():
+        if mistake is not None:
+            yield FoundCause.of_data(PreflightCause.CORRUPT, mistake.said_of(engine), remedy_key=mistake.value)
 
 
 def _judged(pairs: TokenPairs, *, catalogue: Catalogue) -> JudgeState:
@@ -322,7 +345,7 @@ def _engine_cause(
         return FoundCause(
             cause=_CAUSES[leading.finding],
             finding=leading.finding,
-            detail=_detail(clause, result),
+            detail=_detail(clause, result, signals),
             evidence=(*_of_all(leading.evidence, signals), *exceeded),
             remedy=_remedy(clause.remedy),
         )
@@ -342,8 +365,11 @@ def _engine_cause(
     )
 
 
-def _detail(clause: Clause, result: PreflightResult) -> str:
-    """Return a cause in words; of two temperatures with their ratio."""
+def _detail(clause: Clause, result: PreflightResult, signals: Mapping[str, float]) -> str:
+    """Return a cause in words: of two temperatures with their ratio, of another base with its engine."""
+    if f"{clause.finding}.{clause.id}" == UNIT and (found := unit_mistake(*(signals[name] for name in UNIT_SIGNALS))):
+        base, is_of_rollout = found
+        return LogprobMistake.UNIT.said_of("the rollout" if is_of_rollout else "the trainer", base=base)
     ends = sorted((result.signals["temperature_near"], result.signals["temperature_far"]))
     if clause.finding != "temperature" or not ends[0] > 0:
         return clause.title

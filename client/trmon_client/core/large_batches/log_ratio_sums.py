@@ -18,7 +18,7 @@ from trmon_client.core.reduction.sequences import (
     SUM_LOGP,
     SUM_SQ_LOGP,
     UNLIKELY_BELOW,
-    n_positive,
+    positive_columns,
     sequence_labels,
     zero_tails,
 )
@@ -52,7 +52,7 @@ def log_ratio_sums(
         found[SUM_SQ_LOGP[name]] = NUMPY.sum_product(of_policy, of_policy, -1)
     if POLICIES[0] in block.logp:
         found |= _rollout_columns(block, counts=given.mask, flags=flags)
-        found["n_positive"] = n_positive(given, n_invalid=found["n_invalid"])
+        found |= positive_columns(given, n_invalid=found["n_invalid"])
     histograms: dict[Pair, Array] = {}
     pairs = pairs_of(block.logp)
     for pair in pairs:

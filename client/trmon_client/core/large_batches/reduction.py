@@ -26,7 +26,9 @@ from trmon_client.core.reduction.token_terms import ClipRange, clamp_log_ratio, 
 EXTREMES = {
     name
     for name, spec in COLUMNS.items()
-    if spec.reduction in (Reduction.MIN, Reduction.MAX, Reduction.POSITION) and spec not in LABELS
+    if spec.reduction in (Reduction.MIN, Reduction.MAX, Reduction.POSITION)
+    and spec not in LABELS
+    and name != "max_positive"
 }
 """Columns that are undefined for a sequence without valid tokens."""
 

@@ -104,7 +104,7 @@ def reduce_block(inputs: CheckedInputs, *, clip: ClipRange) -> Columns:
         sequence |= _ratio_columns(tokens, ratios, n_tokens=sequence["n_tokens"])
         if (of_rollout := rollout_pair(ratios.pairs)) is not None:
             sequence["n_prob_diff_half"] = n_half[ratios.pairs.index(of_rollout)]
-            sequence["n_positive"] = n_positive(inputs, n_invalid=sequence["n_invalid"])
+            sequence |= positive_columns(inputs, n_invalid=sequence["n_invalid"])
         if inputs.advantages is not None:
             dev = ratios.dev[ratios.pairs.index(clipped_pair(ratios.pairs))]
             flags = dev > clip.high, dev < -clip.low, dev > clip.dual - 1.0
@@ -198,15 +198,20 @@ def zero_tails(xp: Arrays, is_zero: Array, *, counts: Array, axis: int) -> Array
     return xp.count(counts & (ends > (begin if axis == -2 else begin[:, None])), axis)
 
 
-def n_positive(inputs: CheckedInputs, *, n_invalid: Array) -> Array:
-    """Return the number of counting tokens with an impossible probability, [B]; they are among the invalid ones."""
+def positive_columns(inputs: CheckedInputs, *, n_invalid: Array) -> dict[str, Array]:
+    """Return the number of counting tokens with an impossible probability, which are invalid, and the largest log-prob.
+
+    -inf where there is none. A probability is never above 1, so that the largest tells negated log-probs from them.
+    """
     if isinstance(n_invalid, np.ndarray) and not n_invalid.any():
-        return n_invalid
-    positive = inputs.mask & False
+        return {"n_positive": n_invalid, "max_positive": np.full(len(n_invalid), -np.inf, np.float32)}
+    xp = inputs.functions
+    highest: Any = -np.inf
     for array in inputs.logprobs.values():
-        logp = array if array.itemsize >= 4 else inputs.functions.cast(array, "f4")
-        positive = positive | (logp > MAX_LOGPROB)
-    return inputs.functions.count(positive & inputs.mask, -1)
+        logp = array if array.itemsize >= 4 else xp.cast(array, "f4")
+        is_new = inputs.mask & (logp > MAX_LOGPROB) & (logp > highest)
+        highest = xp.where(is_new, logp, highest)
+    return {"n_positive": xp.count(highest > MAX_LOGPROB, -1), "max_positive": xp.max(highest, -1)}
 
 
 def _ratio_columns(tokens: TokenBlock, ratios: TokenRatios, *, n_tokens: Array) -> dict[str, Array]:

@@ -130,6 +130,9 @@ def _suspicious_fractions(sequences: SequenceMatrix) -> dict[str, float]:
         sums = {name: float(columns[name].sum()) for name in ("n_tokens", *_SUSPICIOUS_SIGNALS) if name in columns}
     counting = sums["n_tokens"] + sums["n_invalid"]
     found = {"n_positive": sums["n_positive"] if counting else math.nan} if "n_positive" in sums else {}
+    if "max_positive" in columns:
+        largest = float(np.max(columns["max_positive"], initial=-math.inf))
+        found["positive_max"] = largest if largest > -math.inf else math.nan
     return found | {
         signal: quotient(sums[name], counting) for name, signal in _SUSPICIOUS_SIGNALS.items() if name in sums
     }
@@ -178,16 +181,23 @@ def rollout_signals(sequences: SequenceMatrix) -> dict[str, float]:
     above, below = RATIOS[pair]
     found = {name: sums[name] for name in _ROLLOUT_COUNTS if name in sums}
     if SUM_SQ_LOGP[above] in sums and SUM_SQ_LOGP[below] in sums:
-        # The slope through 0 of log p on log q is log 2 if mu is given in log2, 1/log 2 if the trainer's log-probs are;
-        # the share of the squares of d that it does not explain is then small.
-        sq_p, sq_q, sq_d = sums[SUM_SQ_LOGP[above]], sums[SUM_SQ_LOGP[below]], sums[f"{pair}_sum_sq_d"]
-        dot = (sq_p - sq_q - sq_d) / 2  # log p = log q + d
-        explained = quotient(dot * dot, sq_q * sq_d)
-        found |= {"logp_unit": 1 + quotient(dot, sq_q), "logp_unit_residual": max(1 - explained, 0.0)}
+        squares = (sums[name] for name in (f"{pair}_sum_sq_d", SUM_SQ_LOGP[above], SUM_SQ_LOGP[below]))
+        found["logp_unit"], found["logp_unit_residual"] = unit_slope(*squares)
     if SUM_LOGP[below] in sums:
         found["mu_logprob_mean"] = quotient(sums[SUM_LOGP[below]], sums["n_tokens"])
     shift = float(np.add.reduce(np.abs(sequences.of_column(f"{pair}_sum_d"))))
     return found | {"seq_shift_share": quotient(shift, sums[f"{pair}_sum_abs_d"])}
+
+
+def unit_slope(sq_d: float, sq_p: float, sq_q: float) -> tuple[float, float]:
+    """Return the slope through 0 of log p on log q, and the share of the squares of d that it does not explain.
+
+    The slope is log 2 if mu is given in log2, 1/log 2 if the trainer's log-probs are, and the share is then small.
+    Args: sums over tokens of d^2, (log p)^2 and (log q)^2.
+    """
+    dot = (sq_p - sq_q - sq_d) / 2  # log p = log q + d
+    explained = quotient(dot * dot, sq_q * sq_d)
+    return 1 + quotient(dot, sq_q), max(1 - explained, 0.0)
 
 
 _ROLLOUT_COUNTS = ("n_mu_zero", "n_mu_zero_unlikely", "n_unlikely", "n_prob_diff_half", "n_zero_tail")

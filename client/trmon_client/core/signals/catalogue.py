@@ -164,6 +164,7 @@ _BATCH_ROWS: tuple[_Row, ...] = (
         "n_positive/(valid + invalid)",
         "",
     ),
+    ("positive_max", "nats", "Largest impossible log-prob; above 1 no probability", "max of log-probs > 1e-4", ""),
     ("mu_logprob_mean", "nats", "Mean log-prob of the sampler", "(sum log mu)/n", ""),
     (
         "logp_unit",
@@ -425,6 +426,7 @@ _WORDS = {
     "n_unlikely": "tokens unlikely to the trainer",
     "n_zero_tail": "zeros at the ends of sequences",
     "positive_fraction": "share of positive log-probs",
+    "positive_max": "largest positive log-prob",
     "ppl_ratio": "ratio of perplexities",
     "prob_diff_max": "largest gap of a token's probability",
     "prob_diff_mean": "mean gap of token probabilities",

@@ -11,6 +11,7 @@ import triton
 import triton.language as tl
 
 from trmon_client.core.column_schema import CLIP_STEMS, N_BINS
+from trmon_client.core.inputs.checked_inputs import MAX_LOGPROB
 from trmon_client.core.reduction.token_terms import pairs_of
 from trmon_client.core.triton_columns.token_terms import (
     add_to_bins,
@@ -34,9 +35,9 @@ PAIR_SUMS: tuple[str, ...] = (
 )
 PAIR_MAXIMA: tuple[str, ...] = (
     *("negated_min_d", "negated_prefix_min_d", "max_d", "prefix_max_d"),
-    *("max_k3", "max_prob_diff", "max_binary_kl", "unused_maximum"),
+    *("max_k3", "max_prob_diff", "max_binary_kl", "max_positive"),
 )
-"""Of each pair; prefixes begin at the stretch. The kernel needs powers of two, so that one row is of no use."""
+"""Of each pair; prefixes begin at the stretch. The last row is of the sequence: the kernel needs powers of two."""
 PAIR_EXTREMES: tuple[str, ...] = tuple(stem.removeprefix("negated_") for stem in PAIR_MAXIMA)
 POLICY_SUMS: tuple[str, ...] = ("sum_logp", "sum_sq_logp")
 MOMENTS: tuple[str, ...] = ("sum_p", "sum_sq_p")
@@ -83,6 +84,7 @@ _N_POLICY_SUMS = tl.constexpr(len(POLICY_SUMS))
 _N_COUNTS, _N_SUMS = tl.constexpr(len(SEQUENCE_COUNTS)), tl.constexpr(len(SEQUENCE_SUMS))
 _N_CLIP_COUNTS = tl.constexpr(len(CLIP_COUNTS))
 _INFINITY = tl.constexpr(float("inf"))
+_MAX_LOGPROB = tl.constexpr(MAX_LOGPROB)
 
 # The code below is compiled by Triton, which supports no keyword-only arguments.
 
@@ -130,9 +132,11 @@ def columns_kernel(
         p_one, p_two = wide_probability(one, valid), wide_probability(two, valid)
         one_sums, one_p, one_pp = _with_policy(one_sums, one_p, one_pp, one, p_one, THREADS)
         two_sums, two_p, two_pp = _with_policy(two_sums, two_p, two_pp, two, p_two, THREADS)
+        highest = tl.maximum(tl.maximum(first, second), third)
+        positive = tl.where(counted & (highest > _MAX_LOGPROB), highest.to(tl.float32), -_INFINITY)
         first_sums, first_maxima, first_prefix, first_cross, first_d, rho, dev = _with_pair(
             first_sums, first_maxima, first_prefix, first_cross,
-            two, one, p_two * p_one, valid, counter_ptr, edges_ptr, THREADS,
+            two, one, p_two * p_one, valid, positive, counter_ptr, edges_ptr, THREADS,
         )  # fmt: skip
         d, clipped, is_dev = first_d, dev, tl.zeros_like(dev)
         if THREE:
@@ -141,11 +145,11 @@ def columns_kernel(
             three_sums, three_p, three_pp = _with_policy(three_sums, three_p, three_pp, three, p_three, THREADS)
             staleness_sums, staleness_maxima, staleness_prefix, staleness_cross, staleness_d, _, clipped = _with_pair(
                 staleness_sums, staleness_maxima, staleness_prefix, staleness_cross,
-                three, two, p_three * p_two, valid, counter_ptr + _N_COUNTERS, edges_ptr, THREADS,
+                three, two, p_three * p_two, valid, positive, counter_ptr + _N_COUNTERS, edges_ptr, THREADS,
             )  # fmt: skip
             total_sums, total_maxima, total_prefix, total_cross, d, _, total_dev = _with_pair(
                 total_sums, total_maxima, total_prefix, total_cross,
-                three, one, p_three * p_one, valid, counter_ptr + 2 * _N_COUNTERS, edges_ptr, THREADS,
+                three, one, p_three * p_one, valid, positive, counter_ptr + 2 * _N_COUNTERS, edges_ptr, THREADS,
             )  # fmt: skip
             is_dev = is_deviation(rho, first_d, clipped, staleness_d, total_dev, d, dev)
 
@@ -153,7 +157,7 @@ def columns_kernel(
         if HAS_ADVANTAGES:
             advantage = load(advantage_ptr + sequence * advantage_row + offset * advantage_step, valid).to(tl.float32)
             clips += added_rows(clip_counts(clipped, advantage, valid, CLIP_LOW, CLIP_HIGH, CLIP_DUAL), THREADS)
-        counts += added_rows(sequence_counts(one, two, first, second, third, d, counted, valid), THREADS)
+        counts += added_rows(sequence_counts(one, two, positive, d, counted, valid), THREADS)
         zero_tail = with_tile_of_zeros(zero_tail, valid & (one[0] == 0.0), counted, index)
         sums += added_rows(tl.join(is_dev, advantage), THREADS)
         abs_d = tl.where(valid, tl.abs(d), -1.0)
@@ -217,10 +221,21 @@ def _with_policy(sums, p_sum, pp_sum, policy, p, THREADS: tl.constexpr):
 
 @triton.jit
 def _with_pair(
-    sums, maxima, prefix, cross, numerator, denominator, pq, valid, counter_ptr, edges_ptr, THREADS: tl.constexpr
+    sums,
+    maxima,
+    prefix,
+    cross,
+    numerator,
+    denominator,
+    pq,
+    valid,
+    positive,
+    counter_ptr,
+    edges_ptr,
+    THREADS: tl.constexpr,
 ):
     """Return what `_no_pair_terms` returns with the terms of a tile, and d, rho and rho - 1; add d to the histogram."""
-    d, rho, dev, terms, tile_maxima = pair_terms(numerator, denominator, valid, prefix)
+    d, rho, dev, terms, tile_maxima = pair_terms(numerator, denominator, valid, prefix, positive)
     sums += added_rows(terms, THREADS)
     maxima = tl.maximum(maxima, highest_rows(tile_maxima, THREADS))
     prefix += tl.sum(d)

@@ -65,7 +65,8 @@ def columns_of_stretches(inputs: CheckedInputs, found: StretchResults) -> Column
     sums, maxima, position = found.table.split((len(summed), len(highest), 1))
     largest = maxima[-1]
     sums, maxima = sums.sum(-1), maxima.amax(-1)
-    by_row = dict(zip(summed, sums.unbind(), strict=True))
+    max_positive = maxima[highest.index(f"{pairs[0]}_max_positive")].float()
+    by_row = dict(zip(summed, sums.unbind(), strict=True)) | {"max_positive": max_positive}
     n_tokens = by_row["n_tokens"]
     # The first of the stretches with the largest value.
     place = position[0].masked_fill(largest < maxima[-1][:, None], torch.inf).amin(-1)
@@ -164,6 +165,7 @@ def _sequence_columns(inputs: CheckedInputs, by_row: dict[str, Array]) -> dict[s
         found[SUM_SQ_LOGP[policy]] = by_row[f"{policy}_sum_sq_logp"]
     if POLICIES[0] in policies:
         found |= {name: by_row[name] for name in ROLLOUT_ROWS}
+        found["max_positive"] = by_row["max_positive"]
         found["n_prob_diff_half"] = by_row[f"{rollout_pair(pairs_of(policies))}_n_prob_diff_half"]
     if len(policies) == len(POLICIES):
         found["sum_abs_is_dev"] = by_row["sum_abs_is_dev"]

@@ -84,7 +84,7 @@ def wide_probability(policy, valid):
 
 
 @triton.jit
-def pair_terms(numerator, denominator, valid, prefix_before):
+def pair_terms(numerator, denominator, valid, prefix_before, positive):
     """Return d, rho, rho - 1, the terms of `kernel.PAIR_SUMS` and those of `kernel.PAIR_MAXIMA`, [tokens, rows]."""
     logp, bounded, p, rest, rest_p, log_rest_p = numerator
     below, below_bounded, q, below_rest, rest_q, log_rest_q = denominator
@@ -116,11 +116,11 @@ def pair_terms(numerator, denominator, valid, prefix_before):
         *(dev, dev * dev, tl.maximum(-dev, 0.0), k3, truncated, truncated * truncated),
         *(abs_diff, diff * diff, kl, _flag(abs_diff > _HALF)),
     )
-    # The others are never negative, so that their zeros do no harm.
+    # k3, the difference and the KL are never negative, so that their zeros do no harm.
     maxima = _stack8(
         *(tl.where(valid, -d, -_INFINITY), tl.where(valid, -prefix, -_INFINITY)),
         *(tl.where(valid, d, -_INFINITY), tl.where(valid, prefix, -_INFINITY)),
-        *(k3, abs_diff, kl, kl),
+        *(k3, abs_diff, kl, positive),
     )
     return d, rho, dev, sums, maxima
 
@@ -134,7 +134,7 @@ def is_deviation(mismatch_rho, mismatch_d, staleness_dev, staleness_d, total_dev
 
 
 @triton.jit
-def sequence_counts(one, two, first, second, third, d, counted, valid):
+def sequence_counts(one, two, positive, d, counted, valid):
     """Return the terms of `kernel.SEQUENCE_COUNTS`, [tokens, rows]."""
     is_zero, is_unlikely = valid & (one[0] == 0.0), valid & (two[0] < _UNLIKELY_BELOW)
     return _stack8(
@@ -145,7 +145,7 @@ def sequence_counts(one, two, first, second, third, d, counted, valid):
         _flag(tl.abs(d) > _MAX_ABS_EXPONENT),
         _flag(is_zero & is_unlikely),
         _flag(is_unlikely),
-        _flag(counted & ((first > _MAX_LOGPROB) | (second > _MAX_LOGPROB) | (third > _MAX_LOGPROB))),
+        _flag(positive > 0.0),
     )
 
 
