@@ -41,8 +41,8 @@ def _section(table: MetricTable) -> str:
     left_out = _own(table.left_out, table, "left_out")
     if left_out:
         parts += ["Not read, because they only look like trmon's signals:", _left_out(left_out)]
-    if table.components:
-        names = ", ".join(f"`{name}`" for name in table.components)
+    if table.parts:
+        names = ", ".join(f"`{name}`" for name in table.parts)
         parts.append(f"Kept under their own names, as parts of a metric: {names}.")
     return "\n\n".join(parts)
 

@@ -29,6 +29,7 @@ GETS = (
     RUN,
     f"{RUN}/attempts",
     f"{RUN}/signals/names",
+    f"{RUN}/signals/scalars",
     f"{RUN}/signals?names={SIGNALS}",
     f"{RUN}/signals?names={SIGNALS}&updates=all&points=7",
     f"{RUN}/signals?names={SIGNALS}&from=3&to=9&digits=4",

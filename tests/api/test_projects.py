@@ -38,6 +38,7 @@ CASES: dict[tuple[str, str], int] = {
     ("PATCH", RUN): HIDDEN,
     ("DELETE", RUN): HIDDEN,
     ("GET", f"{RUN}/signals/names"): HIDDEN,
+    ("GET", f"{RUN}/signals/scalars"): HIDDEN,
     ("GET", f"{RUN}/signals"): HIDDEN,
     ("GET", f"{RUN}/diagnosis"): HIDDEN,
     ("GET", f"{RUN}/budget"): HIDDEN,

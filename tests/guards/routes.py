@@ -29,7 +29,7 @@ READS = [
     *("/healthz", "/readyz", f"{API}/rules", f"{API}/rules/file", f"{API}/rules/mask_rate", f"{API}/signals"),
     *(f"{API}/runs", f"{API}/runs?project=math&state=running&tag=dapo&limit=1", f"{API}/runs?archived=true"),
     *(f"{API}/fleet", f"{API}/fleet?brief=true&limit=2", f"{API}/fleet/named?runs={HEALTHY},{DRIFTING}"),
-    *(path for run in RUNS for path in of(run, "", "/diagnosis", "/signals/names")),
+    *(path for run in RUNS for path in of(run, "", "/diagnosis", "/signals/names", "/signals/scalars")),
     *of(
         DRIFTING,
         "/attempts",

@@ -61,7 +61,7 @@ def test_charts_of_evidence_come_first_each_with_its_finding(
             const evidence = evidenceOf(diagnosis, "act");
             const panels = signalsOf(names, [...evidence.keys()]);
             return panels.map((panel) => {
-                const [, of] = [...evidence].find(([name]) => panel.names.includes(name)) ?? [];
+                const [, of] = [...evidence].find(([name]) => panel.means.includes(name)) ?? [];
                 return [panel.title, of?.title ?? "", of?.kind ?? ""];
             });
         }""",
@@ -72,10 +72,49 @@ def test_charts_of_evidence_come_first_each_with_its_finding(
     assert len({title for title, _, _ in found}) == len(found), "a signal is drawn twice"
 
 
+SCALARS = [
+    {"name": "actor/grad_norm", "part": "signal", "words": "actor/grad_norm", "signal": "grad_norm"},
+    {
+        "name": "eval_completions/mean_length",
+        "part": "evaluation",
+        "words": "evaluation",
+        "signal": "response_length_mean",
+    },
+    {"name": "val-core/gsm8k/acc/mean@4", "part": "evaluation", "words": "gsm8k/acc/mean@4", "signal": None},
+    *({"name": f"rewards/f{i}/mean", "part": "reward", "words": f"f{i}", "signal": None} for i in range(40)),
+    {"name": "batch/termination_reason/env_done", "part": "finish", "words": "env_done", "signal": None},
+]
+
+
+def test_scalars_are_drawn_by_what_their_names_mean(evaluate: Evaluate) -> None:
+    """A line each, six a chart, and no more charts of a part than a request has room for names."""
+    found = evaluate(
+        """async (scalars) => {
+            const { catalogueOfSignals, signalsOf } = await import("/assets/any/panels.js");
+            await catalogueOfSignals();
+            const own = ["reward_mean", "response_length_mean", "length_limit_share", "repeated_share"];
+            const names = new Set([...own, "distinct_prompts", ...scalars.map(({ name }) => name)]);
+            const panels = signalsOf(names, ["grad_norm"], scalars);
+            return panels.map(({ title, lines, names }) => [title, lines.map(({ label }) => label), names]);
+        }""",
+        SCALARS,
+    )
+    drawn = {title: labels for title, labels, _ in found}
+    assert found[0][0] == "Gradient norm"
+    assert found[0][2] == ["actor/grad_norm"]
+    assert drawn["Evaluation"] == ["gsm8k/acc/mean@4"]
+    assert drawn["Response length"] == ["mean", "evaluation"]
+    assert drawn["How responses end"] == ["at the limit", "env_done"]
+    rewards = ["Reward by function", "Reward by function, 2", "Reward by function, 3"]
+    assert [title for title in drawn if title.startswith("Reward by")] == rewards
+    assert [label for title in rewards for label in drawn[title]] == [f"f{i}" for i in range(18)]
+    assert {"Repetition", "Distinct prompts"} <= drawn.keys()
+
+
 def test_what_is_level_or_empty_is_one_line_which_opens_by_keys_and_stays_open(visiting: Visiting) -> None:
     page = visiting().go(WELL)
     fold = page.locator("details.silent > summary")
-    expect(fold).to_have_text(re.compile(r"^4 quiet signals.*Masked, by reason.*Version lag"))
+    expect(fold).to_have_text(re.compile(r"^6 quiet signals.*Masked, by reason.*Version lag"))
     lag = page.get_by_role("heading", name="Version lag")
     expect(lag).to_be_hidden()
     expect(page.get_by_role("heading", name="Reward", exact=True)).to_be_visible()
@@ -98,7 +137,7 @@ def test_a_chart_whose_line_begins_to_move_leaves_the_fold_for_the_end(visiting:
     tab.page.clock.install()
     page = tab.go(WELL)
     fold = page.locator("details.silent > summary")
-    expect(fold).to_contain_text("4 quiet signals")
+    expect(fold).to_contain_text("6 quiet signals")
     titles = page.locator("section.charts > figure h2").all_text_contents()
 
     def move(route: Route) -> None:
@@ -109,7 +148,7 @@ def test_a_chart_whose_line_begins_to_move_leaves_the_fold_for_the_end(visiting:
 
     page.route(re.compile(r"/signals\?"), move)
     page.clock.run_for(35_000)
-    expect(fold).to_contain_text("3 quiet signals")
+    expect(fold).to_contain_text("5 quiet signals")
     expect(page.locator("section.charts > figure h2")).to_have_text([*titles, "Version lag"])
 
 
@@ -135,7 +174,8 @@ def test_which_charts_are_quiet(
             const { Chart } = await import("/assets/any/chart.js");
             const whole = { exact: true, step: values.map((_, i) => i), signals: { x: { mean: values } } };
             const chartData = { whole, catalogue: new Map([["x", { healthy }]]), evidence: new Map() };
-            const chart = new Chart({ chartData, panel: { title: "X", names: ["x"], lines: [], stays } });
+            const lines = [{ name: "x", signal: "x", label: "" }];
+            const chart = new Chart({ chartData, panel: { title: "X", names: ["x"], means: ["x"], lines, stays } });
             chart.mark();
             return chart.isQuiet;
         }""",

@@ -20,13 +20,14 @@ from trmon.domain.access import Access
 from trmon.domain.analysis.course_marks import MARK_SIGNALS, Course, course_marks
 from trmon.domain.errors import InvalidInput
 from trmon.domain.findings.measures import sources_of
+from trmon.domain.framework_names.named_scalars import named_scalars
 from trmon.domain.rules.signal_reader import series_names
 from trmon.domain.severity import json_number
 from trmon.domain.signals.derived_signals import DERIVED, SHADOW_PREFIX
 from trmon.metrics.exposition import is_exposed
 from trmon.store.repositories.signals import SeriesBand, SignalSeries
 from trmon_client.api.runs import CourseMarkInfo
-from trmon_client.api.signals import SeriesAnswer, SignalInfo
+from trmon_client.api.signals import ScalarInfo, SeriesAnswer, SignalInfo
 from trmon_client.core.signals.catalogue import SIGNALS, TRAINER_SCALARS
 
 STATISTICS = ("min", "max", "mean", "last")
@@ -164,6 +165,14 @@ async def list_signals(service: Service) -> list[SignalInfo]:
 def list_names(key: Named, access: Reader, service: Service) -> list[str]:
     """List the signals and scalars of a run."""
     return service.store.signals.names(service.store.runs.get(key, access=access).id, access=access)
+
+
+@router.get("/runs/{project}/{run}/signals/scalars")
+def list_scalars(key: Named, access: Reader, service: Service) -> list[ScalarInfo]:
+    """List the trainer's scalars in all of a run's history that have a meaning by their names, with it."""
+    signals, run = service.store.signals, service.store.runs.get(key, access=access)
+    names = {*signals.names(run.id, access=access), *signals.recorded_names(run.id, access=access)}
+    return [ScalarInfo.from_fields(scalar, part=scalar.part.value) for scalar in named_scalars(names)]
 
 
 @router.get(

@@ -117,6 +117,15 @@ class SignalInfo(AnswerInfo, frozen=True, kw_only=True):
     prometheus: Annotated[bool, says("Whether /metrics exposes it by default.")]
 
 
+class ScalarInfo(AnswerInfo, frozen=True, kw_only=True):
+    """A scalar of a run that is a signal, a part of the reward, of an evaluation or of how responses end."""
+
+    name: str
+    part: Literal["signal", "reward", "evaluation", "finish"]
+    words: Annotated[str, says("What tells it from others of its part, such as the reward function.")]
+    signal: Annotated[str | None, says("The signal that it measures, of an evaluation if that is its part.")]
+
+
 class BandAnswer(AnswerInfo, frozen=True, kw_only=True):
     """The requested statistics of a signal at each point; all are equal if the series is `exact`."""
 

@@ -97,6 +97,8 @@ def lengths(size: float, n: int) -> list[tuple[int, Values]]:
                 (30, {"n_sequences": 16.0, "mismatch_drift_spread": 0.1, "mismatch_kl_k3": 0.02}),
             ),
         ),
+        ("duplicate_prompts", True, rows((20, {"distinct_prompt_share": 0.25}), (5, {"distinct_prompt_share": 0.1}))),
+        ("duplicate_prompts", False, rows((20, {"distinct_prompt_share": 0.25}), (9, {"distinct_prompt_share": 0.13}))),
         ("slow_steps", True, rows((20, {"step_seconds": 10.0}), (5, {"step_seconds": 40.0}))),
     ],
 )

@@ -53,7 +53,6 @@ LINES = {
             "global_seqlen/mean": "prompt and response",
             "actor/pg_clipfrac_lower": "dual clip",
             "mismatch/rollout_is_mean": "truncated",
-            "val-core/gsm8k/reward/best@8/mean": "best",
             "timing_s/step": "duration",
         },
     ),

@@ -189,6 +189,7 @@ READS: dict[str, Read] = {
     "recorded names": lambda store, run_id, _: sorted(
         store.signals.recorded_names(run_id, ["loss", "ess_seq", "nothing"], access=EVERYTHING)
     ),
+    "all recorded names": lambda store, run_id, _: sorted(store.signals.recorded_names(run_id, access=EVERYTHING)),
     "newest steps": lambda store, run_id, _: store.signals.newest_steps(run_id, access=EVERYTHING, limit=280),
     "the whole series": series(points=10_000),
     "every update": series(points=10_000, updates="all"),

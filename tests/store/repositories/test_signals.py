@@ -169,6 +169,8 @@ def test_a_name_that_only_old_batches_have_is_recorded(store: Store, run_id: int
     name = next(iter(rows[0].signals))
     assert store.signals.recorded_names(run_id, {name, "unheard_of"}, access=EVERYTHING) == {name}
     assert store.signals.names(run_id, access=EVERYTHING) == ["kl", "lr", "nan"]
+    assert store.signals.recorded_names(run_id, access=EVERYTHING) == {"kl", "lr", "nan"}
+    assert store.signals.recorded_names(run_id, access=CODE) == set()
 
 
 def test_history_of_another_project_is_not_found(store: Store, run_id: int) -> None:

@@ -32,8 +32,10 @@ class MetricTable:
     """The metric names of a framework, read from its sources.
 
     `files` are the files of each release or commit that the names are from. Of several names of one signal the first in
-    the table is read. `left_out` are names that only look like a signal, with the reason; `components` are parts of a
-    metric, which keep their names. In all three * stands for any text; of several patterns the longest counts.
+    the table is read. `left_out` are names that only look like a signal, with the reason. Parts of a metric keep their
+    names: `rewards` are those of the reward by function, `scores` of an evaluation by its set, `finishes` the shares of
+    reasons why responses end, `evaluations` any metric that was measured in an evaluation, `components` all others. In
+    all * stands for any text; of several patterns the longest counts.
     `prefixes` are what the framework or its tracker may put before a name; `step_seconds` are names of the duration of
     a step; `updates` are names of a count of updates where a step may have several; `agreement` is the option that
     makes the framework log how far its engines agree, empty if there is none; it is never that of its base. `base` is
@@ -44,6 +46,10 @@ class MetricTable:
     files: Mapping[str, tuple[str, ...]]
     signals: Mapping[str, Meaning]
     left_out: Mapping[str, str] = field(default_factory=dict)
+    rewards: tuple[str, ...] = ()
+    scores: tuple[str, ...] = ()
+    finishes: tuple[str, ...] = ()
+    evaluations: tuple[str, ...] = ()
     components: tuple[str, ...] = ()
     prefixes: tuple[str, ...] = ()
     steps: tuple[str, ...] = ()
@@ -56,6 +62,11 @@ class MetricTable:
     def family(self) -> str:
         """The framework that this one is made from, or itself."""
         return self.base or self.framework
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The names of parts of a metric, which keep their names."""
+        return (*self.rewards, *self.scores, *self.finishes, *self.evaluations, *self.components)
 
     @property
     def counts(self) -> tuple[str, ...]:
@@ -90,7 +101,7 @@ class MetricTable:
 
     @cached_property
     def _names(self) -> tuple[str, ...]:
-        return (*self.signals, *self.left_out, *self.components)
+        return (*self.signals, *self.left_out, *self.parts)
 
     @cached_property
     def _by_form(self) -> Mapping[str, str]:
@@ -116,6 +127,10 @@ class _Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     files: dict[str, tuple[str, ...]] = {}
     signals: dict[str, str | Meaning] = {}
     left_out: dict[str, str] = {}
+    rewards: tuple[str, ...] = ()
+    scores: tuple[str, ...] = ()
+    finishes: tuple[str, ...] = ()
+    evaluations: tuple[str, ...] = ()
     components: tuple[str, ...] = ()
     prefixes: tuple[str, ...] = ()
     steps: tuple[str, ...] = ()
@@ -143,6 +158,10 @@ def _table(name: str, own: _Section, base: _Section) -> MetricTable:
             for theirs, ours in {**own.signals, **signals, **own.signals}.items()
         },
         left_out={**own.left_out, **{name: why for name, why in base.left_out.items() if name not in own.signals}},
+        rewards=_joined(own.rewards, base.rewards),
+        scores=_joined(own.scores, base.scores),
+        finishes=_joined(own.finishes, base.finishes),
+        evaluations=_joined(own.evaluations, base.evaluations),
         components=_joined(own.components, base.components),
         prefixes=_joined(own.prefixes, base.prefixes),
         steps=_joined(own.steps, base.steps),

@@ -53,7 +53,7 @@ def _recognised(names: tuple[str, ...]) -> MetricTable | None:
         known = [tables for tables in knowing if table in tables]
         has_own = any(all(other.family == table.family for other in tables) for tables in known)
         parts = sum(
-            table not in tables and bool(table.components) and table.name_in_table(name) in table.components
+            table not in tables and bool(table.parts) and table.name_in_table(name) in table.parts
             for name, tables in zip(names, knowing, strict=True)
         )
         if (has_own or len(known) + parts >= NAMES_OF_A_FRAMEWORK) and (has_own, len(known)) > most:
@@ -166,6 +166,11 @@ def _reading_of_scalars(names: tuple[str, ...]) -> tuple[tuple[str, str, float, 
     )
 
 
+def direct_signals(names: tuple[str, ...]) -> dict[str, str]:
+    """Return the signal of each name whose number is that of a signal as it is."""
+    return {name: signal for name, signal, *change in _reading_of_scalars(names) if change == [1.0, 0.0, ()]}
+
+
 CANONICAL = ("loss", "grad_norm", "reward_mean", "entropy", "response_length_mean", "lr")
 """The scalars of the trainer that features of a run read, whatever the trainer calls them."""
 
@@ -178,7 +183,9 @@ def with_canonical(scalars: Mapping[str, float]) -> dict[str, float]:
 
 def names_of(signal: str) -> tuple[str, ...]:
     """Return all names of a signal in tables, after its own."""
-    named = (name for table in _tables(None) for name, meaning in table.signals.items() if meaning.signal == signal)
+    named = (
+        name for table in tables_in_order(None) for name, meaning in table.signals.items() if meaning.signal == signal
+    )
     return tuple(dict.fromkeys((signal, *(name for name in named if "*" not in name))))
 
 
@@ -249,7 +256,7 @@ def _reading(names: tuple[str, ...], table: MetricTable | None, mapped: tuple[tu
     users = dict(mapped)
     explained = (_Candidate(name, Meaning(signal=users[name])) for name in names if name in users)
     own = (_Candidate(name, Meaning(signal=signal)) for name in names if (signal := trmon_name(name)) is not None)
-    framed = (found for other in _tables(table) for found in _of_table(names, other, framework=table))
+    framed = (found for other in tables_in_order(table) for found in _of_table(names, other, framework=table))
     left_out = set() if table is None else {name for name in names if table.name_in_table(name) in table.left_out}
     counts = tuple(name for name in names if name not in users)
     return _Reading(
@@ -271,7 +278,8 @@ def _named(
     return tuple(dict.fromkeys(name for known in tables for name in known.named(getattr(known, kind), given)))
 
 
-def _tables(table: MetricTable | None) -> tuple[MetricTable, ...]:
+def tables_in_order(table: MetricTable | None) -> tuple[MetricTable, ...]:
+    """Return all tables in the order in which they are asked for a name: the framework's, home-made names, others."""
     first = (HOME_MADE_NAMES,) if table is None else (table, HOME_MADE_NAMES)
     return (*first, *(other for other in FRAMEWORKS if other is not table))
 
@@ -303,7 +311,7 @@ def _meanings(name: str) -> Mapping[Meaning | None, str]:
     """
     keys = [(table, key) for table in reversed(ALL_TABLES) if (key := table.name_in_table(name)) is not None]
     bases = {table.framework for table, _ in keys}
-    found = [(table, key) for table, key in keys if key not in table.components and table.base not in bases]
+    found = [(table, key) for table, key in keys if key not in table.parts and table.base not in bases]
     home_made = [(table, key) for table, key in found if table is HOME_MADE_NAMES]
     exact = [(table, key) for table, key in found if "*" not in key]
     return {table.signals.get(key): table.framework for table, key in home_made or exact or found}
@@ -311,8 +319,8 @@ def _meanings(name: str) -> Mapping[Meaning | None, str]:
 
 def _is_component(name: str, framework: MetricTable | None) -> bool:
     """Whether a name is a part of a metric in the first table that has it."""
-    keys = ((table, table.name_in_table(name)) for table in _tables(framework))
-    return next((key in table.components for table, key in keys if key is not None), False)
+    keys = ((table, table.name_in_table(name)) for table in tables_in_order(framework))
+    return next((key in table.parts for table, key in keys if key is not None), False)
 
 
 def _signals(numbers: Mapping[str, float | None], reading: _Reading) -> Iterator[tuple[str, tuple[str, float]]]:
@@ -345,13 +353,13 @@ def _nonfinite(
             is_own = signal in _SIGNAL_NAMES and (name in _SIGNAL_NAMES or name in _PAIR_STEMS)
             if not (is_own or signal.endswith("prob_pearson") or signal == "eval_reward"):
                 yield name
-        elif table is not None and (key := table.name_in_table(name)) is not None and key not in table.components:
+        elif table is not None and (key := table.name_in_table(name)) is not None and key not in table.parts:
             yield name
 
 
 @lru_cache(maxsize=8192)
 def _why(name: str, table: MetricTable | None, *, is_number: bool) -> str:
-    for known in _tables(table):
+    for known in tables_in_order(table):
         key = known.name_in_table(name)
         if key is None:
             continue

@@ -60,12 +60,12 @@ class LakeHistory:
         rows = [row for row in rows if row.update_index == key.update]
         return [stored_report(row) for row in sorted(rows, key=lambda row: (row.rank, row.chunk))]
 
-    def recorded_names(self, attempt_ids: Collection[int], names: Collection[str]) -> set[str]:
-        """Return those of the names that the columnar history has."""
-        if not names:
+    def recorded_names(self, attempt_ids: Collection[int], names: Collection[str] | None) -> set[str]:
+        """Return those of the names that the columnar history has; without names, all that it has."""
+        if names is not None and not names:
             return set()
-        named = ColumnFilter.any_of("name", names)
-        found = self._read(delta_schema.LAKE_SIGNAL_CHUNKS, ["name"], attempt_ids, named)
+        named = () if names is None else (ColumnFilter.any_of("name", names),)
+        found = self._read(delta_schema.LAKE_SIGNAL_CHUNKS, ["name"], attempt_ids, *named)
         return set(found.column("name").to_pylist())
 
     def series(self, attempt_id: int, *, names: Sequence[str], steps: StepRange) -> BatchSeries:

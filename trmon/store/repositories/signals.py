@@ -144,11 +144,13 @@ class Signals(Reader):
             named = sorted(named, reverse=True)[:NAMED_BATCHES]
         return sorted({name for _, names in named for name in names})
 
-    def recorded_names(self, run_id: int, names: Collection[str], *, access: Access) -> set[str]:
-        """Return those of the given names that the run's history has, however old."""
+    def recorded_names(self, run_id: int, names: Collection[str] | None = None, *, access: Access) -> set[str]:
+        """Return those of the given names that the run's history has, however old; without names, all of it."""
         table = tables.signal_chunk.c
         attempts = select(tables.attempt.c.id).join(tables.run).where(tables.run.c.id == run_id, visible_runs(access))
-        recorded = select(table.name).where(table.attempt_id.in_(attempts), table.name.in_(names)).distinct()
+        recorded = select(table.name).where(table.attempt_id.in_(attempts)).distinct()
+        if names is not None:
+            recorded = recorded.where(table.name.in_(names))
         with self._reader.connect() as connection:
             moved = self._places.of_run(connection, run_id, access=access)
             found = set(connection.scalars(recorded.where(*moved.left_out(table.attempt_id))))

@@ -171,7 +171,7 @@ const VIEWS = [
     load: () => import("./run.js"),
     first: (project, run) => {
       const path = runPath(project, run);
-      return [[path, WITH_PARTS], [`${path}/signals/names`], ["/signals"]];
+      return [[path, WITH_PARTS], [`${path}/signals/names`], [`${path}/signals/scalars`], ["/signals"]];
     },
   },
 ];

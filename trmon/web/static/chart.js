@@ -42,7 +42,7 @@ class Figure {
 
   /** Outline the chart, and say of what it is evidence; the finding that leads comes first. */
   mark() {
-    const [, found] = [...this.chartData.evidence].find(([name]) => this.panel.names.includes(name)) ?? [];
+    const [, found] = [...this.chartData.evidence].find(([name]) => this.panel.means.includes(name)) ?? [];
     this.element.dataset.evidence = found?.kind ?? "";
     this.tag.textContent = found?.title ?? "";
   }
@@ -84,7 +84,7 @@ export class Chart extends Figure {
 
   constructor(given) {
     super(given);
-    this.healthy = given.chartData.catalogue.get(given.panel.names[0])?.healthy ?? "";
+    this.healthy = given.chartData.catalogue.get(given.panel.lines[0].signal)?.healthy ?? "";
   }
 
   /** A line outside the healthy range is not quiet, however level. */
@@ -95,8 +95,8 @@ export class Chart extends Figure {
 
   /** Draw the limits that findings name on the scale of the chart, and the healthy range of the run. */
   learn({ diagnosis }) {
-    const { names } = this.panel;
-    this.limit(limitsOf(diagnosis, names), diagnosis?.outside.find((one) => one.signal === names[0])?.range);
+    const { means, lines } = this.panel;
+    this.limit(limitsOf(diagnosis, means), diagnosis?.outside.find((one) => one.signal === lines[0].signal)?.range);
   }
 
   limit(limits, healthy = this.healthy) {
@@ -112,6 +112,7 @@ export class Chart extends Figure {
       banded: !this.chartData.series.exact,
       smoothed: this.chartData.smoothing > 0,
       log: panel.floor !== undefined,
+      sparse: panel.sparse,
       from: panel.from,
       to: panel.to,
       healthy: range(this.healthy),
@@ -177,7 +178,7 @@ export class Chart extends Figure {
 
   lines(at) {
     const { series, catalogue } = this.chartData;
-    const unit = unitWords(catalogue.get(this.panel.names[0])?.unit);
+    const unit = unitWords(catalogue.get(this.panel.lines[0].signal)?.unit);
     const values = this.panel.lines.map(({ name, label }) => {
       const named = label && this.panel.lines.length > 1 ? label : this.panel.title.toLowerCase();
       return `${named} ${number(series.signals[name].mean[at])}${unit}`;

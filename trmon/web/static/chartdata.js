@@ -34,6 +34,7 @@ export class ChartData extends EventTarget {
   #changesAt = 0;
   #facts = null;
   names = new Set();
+  #scalars = [];
   #arranged = "";
 
   constructor(path, given) {
@@ -179,7 +180,10 @@ export class ChartData extends EventTarget {
 
   /** Record which signals exist; some appear at a later step. */
   async #readNames() {
-    this.names = new Set([...this.names, ...(await get(`${this.path}/signals/names`))]);
+    const names = await get(`${this.path}/signals/names`);
+    // Those of evaluations may be older than the steps whose names these are.
+    if (names.some((name) => !this.names.has(name))) this.#scalars = await get(`${this.path}/signals/scalars`);
+    this.names = new Set([...this.names, ...names, ...this.#scalars.map(({ name }) => name)]);
     this.#arrange();
   }
 
@@ -188,7 +192,7 @@ export class ChartData extends EventTarget {
     const key = [this.names.size, ...this.evidence.keys()].join();
     if (key === this.#arranged) return;
     this.#arranged = key;
-    this.panels = signalsOf(this.names, [...this.evidence.keys()]);
+    this.panels = signalsOf(this.names, [...this.evidence.keys()], this.#scalars);
   }
 
   /** Read the displayed range; a newer request replaces one that is in flight. */

@@ -6,9 +6,15 @@ import { capital } from "./words.js";
 const PRIMARY = ["total", "mismatch", "staleness"];
 const ENGINES = ["mismatch", "total"];
 
-/** A panel with a `floor` has a logarithmic scale: smaller values count as zero, and estimates may be negative. */
+const MOST_LINES = 6; // Of a chart: more could not be told apart.
+const MOST_CHARTS = 3; // Of one kind of part: the service takes so many names at once.
+
+/** A panel with a `floor` has a logarithmic scale: smaller values count as zero, and estimates may be negative. One with a
+ *  `part` also draws the scalars that are such a part of the run, by name; one that is `sparse` connects its points. */
 const PANELS = [
   { title: "Reward", note: "mean", lines: [own("reward_mean", "mean")], reference: "peak", stays: true },
+  { title: "Reward by function", note: "mean", lines: [], part: "reward" },
+  { title: "Evaluation", note: "reward", lines: [own("eval_reward", "reward")], part: "evaluation", sparse: true },
   {
     title: "KL",
     note: "k3, nats per token",
@@ -49,6 +55,25 @@ const PANELS = [
     lines: [own("response_length_mean", "mean"), own("response_length_p95", "p95")],
   },
   {
+    title: "How responses end",
+    note: "share",
+    lines: [
+      own("length_limit_share", "at the limit"),
+      own("finish_stop_share", "by themselves"),
+      own("finish_abort_share", "aborted"),
+      own("finish_other_share", "otherwise"),
+    ],
+    part: "finish",
+    from: 0,
+  },
+  {
+    title: "Repetition",
+    note: "share of 4-grams, within a response",
+    lines: [own("repeated_share", "mean"), own("repeated_share_p95", "p95 of responses")],
+    from: 0,
+  },
+  { title: "Distinct prompts", note: "of a batch", lines: [own("distinct_prompts", "")], from: 0 },
+  {
     title: "Gradient norm",
     note: "before clipping",
     lines: [own("grad_norm", "")],
@@ -79,6 +104,16 @@ const PANELS = [
     lines: [own("entropy", "of the trainer"), own("sampled_entropy", "of the samples")],
   },
   {
+    title: "Entropy by advantage",
+    note: "nats per token",
+    lines: [own("sampled_entropy_positive", "above 0"), own("sampled_entropy_negative", "below 0")],
+  },
+  {
+    title: "Ratio by advantage",
+    note: "mean, as PPO clips it",
+    lines: [own("ratio_mean_positive", "above 0"), own("ratio_mean_negative", "below 0")],
+  },
+  {
     title: "Pull on the entropy",
     note: "covariance of log-prob and advantage",
     lines: [own("logp_advantage_cov", "")],
@@ -86,7 +121,12 @@ const PANELS = [
   {
     title: "KL to the reference",
     note: "nats per token",
-    lines: [own("ref_kl_k3", "k3"), own("ref_kl_k3_is", "k3, weighted"), own("ref_kl_k1", "k1")],
+    lines: [
+      own("ref_kl_k3", "k3"),
+      own("ref_kl_k3_is", "k3, weighted"),
+      own("ref_kl_k1", "k1"),
+      own("reference_kl", "of the trainer"),
+    ],
   },
   {
     title: "Weights of sequences",
@@ -125,21 +165,44 @@ function pair(stem, pairs, label) {
 /** Return a signal's name without its pair. */
 const stem = (name) => name.replace(/^(mismatch|staleness|total)_/, "");
 
-/** Return the panels for which a run has signals, each with the full signal names; first those that draw what is evidence,
- *  in its order. */
-export function signalsOf(names, evidence) {
-  const first = (of) => evidence.find((name) => names.has(name) && of.includes(name)) ?? of.find((name) => names.has(name));
-  const panels = PANELS.map((panel) => {
-    const lines = panel.lines.map((line) => ({ name: first(line.names), label: line.label })).filter((line) => line.name);
-    return { ...panel, lines, names: lines.map((line) => line.name) };
-  }).filter((panel) => panel.lines.length);
-  const shown = evidence
-    .filter((name) => names.has(name))
-    .map((name) => panels.find((panel) => panel.names.includes(name)) ?? ofOne(name));
+/** Return the panels for which a run has signals, each with the full names that it draws, and in `means` also the signals
+ *  that these are; first those that draw what is evidence, in its order. Args: scalars: what its other names mean. */
+export function signalsOf(names, evidence, scalars = []) {
+  const given = (name) => (names.has(name) ? name : scalars.find((one) => one.part === "signal" && one.signal === name)?.name);
+  const draw = ({ names: of, label }) => {
+    const signal = of.find((name) => evidence.includes(name) && given(name)) ?? of.find(given);
+    return signal && { name: given(signal), signal, label };
+  };
+  const taken = new Set();
+  const evaluated = (lines) =>
+    scalars.filter(({ name, part, signal }) => part === "evaluation" && signal && lines.some((line) => line.signal === signal) && !taken.has(name) && taken.add(name));
+  const panels = PANELS.flatMap((panel) => {
+    const lines = panel.lines.map(draw).filter(Boolean);
+    const parts = scalars.filter(({ part, signal }) => part === panel.part && !signal);
+    const others = [...parts, ...evaluated(lines)].map(({ name, words }) => ({ name, signal: name, label: words }));
+    return charts(panel, [...lines, ...others]);
+  });
+  const shown = evidence.filter(given).map((name) => panels.find((panel) => panel.means.includes(name)) ?? ofOne(given(name), name));
   return [...new Set([...shown, ...panels])];
 }
 
-const ofOne = (name) => ({ title: capital(signalWords(name)), lines: [{ name, label: "" }], names: [name] });
+/** Return a panel for so many lines, or several whose titles count. */
+function charts(panel, lines) {
+  const n = Math.min(Math.ceil(lines.length / MOST_LINES), MOST_CHARTS);
+  return Array.from({ length: n }, (_, i) => {
+    const some = lines.slice(i * MOST_LINES, (i + 1) * MOST_LINES);
+    const names = some.map(({ name }) => name);
+    const means = some.flatMap(({ name, signal }) => [name, signal]);
+    return { ...panel, title: i ? `${panel.title}, ${i + 1}` : panel.title, lines: some, names, means };
+  });
+}
+
+const ofOne = (name, signal) => ({
+  title: capital(signalWords(signal)),
+  lines: [{ name, signal, label: "" }],
+  names: [name],
+  means: [name, signal],
+});
 
 const FORMS = [
   [/^< (\S+)$/, ([, most]) => [-Infinity, Number(most)]],

@@ -34,7 +34,7 @@ const FONT = "11px system-ui, sans-serif";
 
 const WHOLE = Array.from({ length: 10 }, (_, i) => [1, 2, 5].map((times) => times * 10 ** i)).flat();
 
-export function opts({ n, banded, smoothed, log, from, to, healthy, limits = [], stacked, width, height, chartData, hooks }) {
+export function opts({ n, banded, smoothed, log, from, to, healthy, limits = [], stacked, sparse, width, height, chartData, hooks }) {
   const ink = inks();
   return {
     width,
@@ -51,7 +51,7 @@ export function opts({ n, banded, smoothed, log, from, to, healthy, limits = [],
         ...(log ? { splits: decades, filter: (_, at) => at } : {}),
       }),
     ],
-    series: [{}, ...Array.from({ length: n }, (_, i) => lines(ink, i, { banded, smoothed, stacked })).flat()],
+    series: [{}, ...Array.from({ length: n }, (_, i) => lines(ink, i, { banded, smoothed, stacked, sparse })).flat()],
     bands: banded ? Array.from({ length: n }, (_, i) => edges(i, smoothed, ink)) : [],
     cursor: cursor(ink),
     hooks: {
@@ -114,14 +114,14 @@ function axis(ink, given) {
 }
 
 /** Return the series of a line in the order of its columns: the line, faint under its average if there is one, and its edges. */
-function lines(ink, i, { banded, smoothed, stacked }) {
+function lines(ink, i, { banded, smoothed, stacked, sparse }) {
   const stroke = [ink.accent, ink.second, ink.third][i % 3];
   const line = {
     stroke,
     width: 1.5,
-    dash: DASHES[i % 3],
+    dash: DASHES[(i + Math.floor(i / 3)) % 3],
     points: { show: true, filter: (u, at) => lone(u.data[at]), size: 4, fill: stroke, stroke },
-    spanGaps: false,
+    spanGaps: sparse ?? false,
     fill: stacked ? ink.soft : undefined,
   };
   const edge = { stroke: "transparent", width: 0, points: { show: false } };
