@@ -20,13 +20,13 @@ def main(steps: int = 50) -> None:
     accelerator = Accelerator(gradient_accumulation_steps=MICRO_BATCHES, cpu=True)
     torch.manual_seed(0)
     policy = Policy()
-    policy, optimizer = accelerator.prepare(policy, torch.optim.Adam(policy.parameters(), lr=3e-3))
+    policy, optimizer = accelerator.prepare(policy, torch.optim.Adam(policy.parameters(), lr=2e-3))
     engine = RolloutEngine(seed=accelerator.process_index)
     # Every process of this Accelerator is a data-parallel rank. With model parallelism, pass the data-parallel ones.
     monitor = trmon.init(
         project="examples",
         run="accelerate-grpo",
-        config={"lr": 3e-3, "epochs": EPOCHS},
+        config={"lr": 2e-3, "epochs": EPOCHS},
         rank=accelerator.process_index,
         world_size=accelerator.num_processes,
     )

@@ -4,8 +4,6 @@ TRMON_URL=http://127.0.0.1:8642 python examples/async_grpo.py [STEPS]
 """
 
 import sys
-from contextlib import suppress
-from queue import Empty, Full
 
 import torch
 from counting import reported, score, where_to_look
@@ -14,24 +12,23 @@ from torch import multiprocessing
 
 import trmon_client as trmon
 
-SYNC_STEPS = 4
-"""The sampler gets new weights every so many optimizer steps."""
-MAX_WAITING = 2
-"""Batches that may wait for the trainer."""
+SYNC_STEPS = 2
+"""The sampler gets new weights every so many optimizer steps, and samples one set of batches ahead of the trainer."""
 
 
 def sample(weights: multiprocessing.Queue, batches: multiprocessing.Queue) -> None:
-    """Sample until the weights are None, always with the newest that have arrived."""
+    """Sample batches with each set of weights that arrives, until it is None."""
     engine = RolloutEngine(seed=0)
-    newest = weights.get()
-    while newest is not None:
+    for newest in iter(weights.get, None):
         engine.load(*newest)
-        batch = score(engine.rollout())
-        with suppress(Full):
-            batches.put(batch, timeout=1.0)
-        with suppress(Empty):
-            newest = weights.get_nowait()
+        for _ in range(SYNC_STEPS):
+            batches.put(score(engine.rollout()))
     batches.cancel_join_thread()
+
+
+def send(policy: Policy, weights: multiprocessing.Queue, *, step: int) -> None:
+    """Send the sampler a copy of the weights."""
+    weights.put(({name: value.clone() for name, value in policy.state_dict().items()}, step))
 
 
 def main(steps: int = 50) -> None:
@@ -39,13 +36,14 @@ def main(steps: int = 50) -> None:
     policy = Policy()
     optimizer = torch.optim.Adam(policy.parameters(), lr=3e-3)
     context = multiprocessing.get_context("spawn")
-    weights, batches = context.Queue(), context.Queue(MAX_WAITING)
+    weights, batches = context.Queue(), context.Queue()
     sampler = context.Process(target=sample, args=(weights, batches), daemon=True)
     sampler.start()
+    send(policy, weights, step=0)
     with trmon.init(project="examples", run="async-grpo", config={"sync_steps": SYNC_STEPS}) as monitor:
         for step in range(steps):
             if step % SYNC_STEPS == 0:
-                weights.put(({name: value.clone() for name, value in policy.state_dict().items()}, step))
+                send(policy, weights, step=step)
             batch = batches.get()
             logprobs = policy(batch["prompts"], batch["tokens"])
             # `versions`, in the batch: the weights that sampled each row; with the trainer's own, they tell the lag.

@@ -22,10 +22,10 @@ def main(steps: int = 50) -> None:
     rank, n_ranks = distributed.get_rank(), distributed.get_world_size()
     torch.manual_seed(0)
     policy = DistributedDataParallel(Policy())
-    optimizer = torch.optim.Adam(policy.parameters(), lr=3e-3)
+    optimizer = torch.optim.Adam(policy.parameters(), lr=2e-3)
     engine = RolloutEngine(seed=rank)
     # Each rank reports its own rows; the service merges them, and says which ranks are missing.
-    monitor = trmon.init(project="examples", run="ddp-grpo", config={"lr": 3e-3, "ranks": n_ranks})
+    monitor = trmon.init(project="examples", run="ddp-grpo", config={"lr": 2e-3, "ranks": n_ranks})
     for step in range(steps):
         engine.load(policy.module.state_dict(), version=step)
         # Prompts of different ranks are different groups: their ids must not meet.

@@ -26,14 +26,14 @@ class GRPO(lightning.LightningModule):
         self.policy = Policy()
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
-        return torch.optim.Adam(self.policy.parameters(), lr=3e-3)
+        return torch.optim.Adam(self.policy.parameters(), lr=2e-3)
 
     def on_fit_start(self) -> None:
         self.engine = RolloutEngine(seed=self.global_rank)
         self.monitor = trmon.init(
             project="examples",
             run="lightning-grpo",
-            config={"lr": 3e-3, "epochs": EPOCHS},
+            config={"lr": 2e-3, "epochs": EPOCHS},
             rank=self.global_rank,
             world_size=self.trainer.world_size,
         )

@@ -17,8 +17,8 @@ EPOCHS, MINIBATCHES, MICRO_BATCHES = 2, 2, 2
 def main(steps: int = 50) -> None:
     torch.manual_seed(0)
     policy, engine = Policy(), RolloutEngine(seed=0)
-    optimizer = torch.optim.Adam(policy.parameters(), lr=3e-3)
-    with trmon.init(project="examples", run="pytorch-grpo", config={"lr": 3e-3, "epochs": EPOCHS}) as monitor:
+    optimizer = torch.optim.Adam(policy.parameters(), lr=2e-3)
+    with trmon.init(project="examples", run="pytorch-grpo", config={"lr": 2e-3, "epochs": EPOCHS}) as monitor:
         for step in range(steps):
             engine.load(policy.state_dict(), version=step)
             batch = score(engine.rollout())

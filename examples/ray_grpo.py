@@ -6,6 +6,7 @@ TRMON_URL=http://127.0.0.1:8642 python examples/ray_grpo.py [STEPS [fork|spawn]]
 import multiprocessing
 import os
 import sys
+import tempfile
 
 import ray
 import torch
@@ -36,16 +37,14 @@ class Learner:
         distributed.init_process_group("gloo", init_method=store, rank=self.rank, world_size=N_LEARNERS)
         torch.manual_seed(0)
         policy = DistributedDataParallel(Policy())
-        optimizer = torch.optim.Adam(policy.parameters(), lr=3e-3)
-        monitor = trmon.init(project="examples", run="ray-grpo", config={"lr": 3e-3, "verifiers": self.start_method})
+        optimizer = torch.optim.Adam(policy.parameters(), lr=2e-3)
+        monitor = trmon.init(project="examples", run="ray-grpo", config={"lr": 2e-3, "verifiers": self.start_method})
+        # A process that verifies inherits the monitor if it is forked; it reports nothing and ends in peace.
+        pool = multiprocessing.get_context(self.start_method).Pool(N_VERIFIERS)
         for step in range(steps):
             ray.get(self.sampler.load.remote(policy.module.state_dict(), step))
             rollout = ray.get(self.sampler.rollout.remote(first_group=self.rank * N_PROMPTS))
-            # A process that verifies inherits the monitor if it is forked; it reports nothing and ends in peace.
-            with multiprocessing.get_context(self.start_method).Pool(N_VERIFIERS) as pool:
-                batch = score(rollout, pool.starmap)
-                pool.close()
-                pool.join()  # leaving terminates: a worker still starting forgets that signal where Ray handles it
+            batch = score(rollout, pool.starmap)
             batch["old_logprobs"] = policy(batch["prompts"], batch["tokens"]).detach()
             for update in range(EPOCHS):
                 logprobs = policy(batch["prompts"], batch["tokens"])
@@ -58,6 +57,8 @@ class Learner:
                 loss.backward()
                 optimizer.step()
             print(f"step {step}: reward {batch['rewards'].mean():.2f} on rank {self.rank}")
+        pool.close()
+        pool.join()  # terminating it would lose a worker that is still starting: it forgets the signal under Ray
         monitor.close()
         distributed.destroy_process_group()
         return where_to_look(monitor)
@@ -70,7 +71,7 @@ def main(steps: int = 50, start_method: str = "spawn") -> None:
     learners = [
         Learner.options(**options).remote(rank, Sampler.remote(seed=rank), start_method) for rank in range(N_LEARNERS)
     ]
-    store = f"file://{ray.get_runtime_context().get_temp_dir()}/gloo"
+    store = f"file://{tempfile.mkdtemp()}/gloo"  # on several hosts, in a folder that they share
     texts = ray.get([learner.train.remote(steps, store) for learner in learners])
     print(texts[0])
 

@@ -225,11 +225,13 @@ class Session:
         The update that a failure or a signal cut short has no known count: only `chunks=` says how long it was to be.
         """
         until = time.monotonic() + min(max(0.0, timeout_seconds), LONGEST_SECONDS)
-        encoder, finished = self._finished_counts(end, timeout_seconds=LOCK_TIME_PART * (until - time.monotonic()))
+        encoder, finished = self._finished_counts(
+            end, timeout_seconds=LOCK_TIME_PART * max(0.0, until - time.monotonic())
+        )
         if encoder is None:
             return lambda: None
         last = messages.finish_message(end, sequence=next(_SEQUENCES), finished=finished, secret=self._settings.token)
-        encoder.begin_close(until - time.monotonic(), last=last)
+        encoder.begin_close(max(0.0, until - time.monotonic()), last=last)
         if self._recorder is not None:
             self._recorder.write(end.reason.value)
 

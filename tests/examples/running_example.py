@@ -16,6 +16,8 @@ from tests.fixtures.waiting import eventually
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SECONDS = 500
+RANKS = 2
+TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(RANKS))
 
 
 def run_example(client: httpx.Client, name: str, *arguments: object, launcher: tuple[str, ...] = ()) -> str:
@@ -43,13 +45,20 @@ def path_of(name: str) -> str:
 def batches(client: httpx.Client, name: str, *, n: int) -> dict[tuple[int, int | None], dict[str, Any]]:
     """Return the batches of an example by step and update, once it has ended cleanly and has n of them."""
     run = eventually(lambda: client.get(path_of(name)).json(), lambda run: run["state"] == "finished")
-    assert (run["end_phrase"], run["warnings"]) == ("closed", [])
+    assert (run["end_phrase"], run["warnings"], run["incident"]) == ("closed", [], None)
     query = {"limit": 500}
     found = eventually(
         lambda: client.get(f"{path_of(name)}/batches", params=query).json()["items"], lambda b: len(b) == n
     )
     assert {(batch["complete"], batch["mismatches"]) for batch in found} == {(True, 0)}
     return {(batch["step"], batch["update"]): batch for batch in found}
+
+
+def assert_healthy(client: httpx.Client, name: str) -> None:
+    """Check that an example has ended without a finding, now or before, beyond those that are shown and never sent."""
+    diagnosis = client.get(f"{path_of(name)}/diagnosis").json()
+    found = [one for one in (*diagnosis["findings"], *diagnosis["over"]) if one["severity"] != "info"]
+    assert (diagnosis["word"], found) == ("healthy", [])
 
 
 def group_sizes(client: httpx.Client, name: str, *, step: int, update: int | None) -> Counter[int]:

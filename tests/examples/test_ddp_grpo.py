@@ -3,16 +3,15 @@
 import httpx
 import pytest
 
-from tests.examples.running_example import batches, group_sizes, path_of, run_example
+from tests.examples.running_example import RANKS, TORCHRUN, batches, group_sizes, path_of, run_example
 
 pytestmark = pytest.mark.timeout(600)
 
-RANKS, STEPS, UPDATES = 2, 3, 2
+STEPS, UPDATES = 3, 2
 
 
 def test_two_ranks_make_whole_batches_of_distinct_groups(client: httpx.Client) -> None:
-    launcher = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(RANKS))
-    run_example(client, "ddp_grpo", STEPS, launcher=launcher)
+    run_example(client, "ddp_grpo", STEPS, launcher=TORCHRUN)
     found = batches(client, "ddp_grpo", n=STEPS * UPDATES)
     assert found.keys() == {(step, update) for step in range(STEPS) for update in range(UPDATES)}
     assert {(batch["n_ranks"], batch["n_sequences"]) for batch in found.values()} == {(RANKS, RANKS * 64)}

@@ -3,16 +3,17 @@
 import httpx
 import pytest
 
-from tests.examples.running_example import batches, group_sizes, run_example
+from tests.examples.running_example import assert_healthy, batches, group_sizes, run_example
 
 pytestmark = pytest.mark.timeout(600)
 
-STEPS, UPDATES = 40, 4
+STEPS, UPDATES = 50, 4
 
 
 def test_rollouts_and_updates_are_batches_of_their_own_and_the_policy_learns(client: httpx.Client) -> None:
-    run_example(client, "pytorch_grpo", STEPS)
+    run_example(client, "pytorch_grpo")
     found = batches(client, "pytorch_grpo", n=STEPS * (1 + UPDATES))
+    assert_healthy(client, "pytorch_grpo")
     updates = [None, *range(UPDATES)]
     assert {key: batch["n_sequences"] for key, batch in found.items()} == {
         (step, update): 64 if update is None else 32 for step in range(STEPS) for update in updates

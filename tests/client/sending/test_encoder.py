@@ -247,6 +247,14 @@ def test_close_may_wait_as_long_as_it_takes(tmp_path: Path, timeout: float | Non
         assert len(peer.of(wire.Finish)) == 1
 
 
+def test_close_may_wait_for_nothing(tmp_path: Path) -> None:
+    with Peer() as peer:
+        monitor = Monitor(settings(tmp_path, url=peer.url))
+        monitor.log_batch(step=0, **batch())
+        monitor.close(timeout=0)
+        assert monitor.error_guard.losses.snapshot() == {}
+
+
 HEAD = b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 10000000000\r\n\r\n"
 ENDLESS = {
     "a body that is too long": (HEAD, b"x" * (1 << 20), 30.0, f"more than {MAX_ANSWER_BYTES} bytes"),
