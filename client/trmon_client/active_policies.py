@@ -70,6 +70,12 @@ class ActivePolicies:
 class TrainerAdvice(dict[str, Any]):
     """The fields of the advice by name; fields that an older service does not send are neutral."""
 
+    save_checkpoint = False
+    """Whether to save a checkpoint now: in one step an illness, from its first warning on.
+
+    Always false unless the monitor has `checkpoint_on_warning=True`.
+    """
+
     @property
     def should_stop(self) -> bool:
         """Whether the run should end now: its reward collapsed, or its numbers are NaN.
@@ -86,7 +92,13 @@ VALID_STEPS = 100
 class AdviceCache:
     """Updated in the uploader's thread, read in the trainer's."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, asks_to_save: bool = False) -> None:
+        """Args: asks_to_save: whether the trainer saves a checkpoint when the service warns."""
+        self._asks_to_save = asks_to_save
+        self._is_asked = False
+        self._requests = self._taken = self._shown = 0
+        self._shown_at: int | None = None
+        self._incident: object = None
         self._newest: TrainerAdvice | None = None
         self._updated_at = 0
         self._n_steps = 0
@@ -97,10 +109,33 @@ class AdviceCache:
         if self._newest is None or advice.get("step") != self._newest.get("step"):
             self._updated_at = self._n_steps
         self._newest = TrainerAdvice(advice)
+        is_asked = self._asks_to_save and advice.get("save_checkpoint") is True
+        self._requests += is_asked and not self._is_asked
+        self._is_asked = is_asked
 
     def at(self, step: int) -> TrainerAdvice | None:
         """Return the advice at a step of the trainer; None if it is too old."""
         if step != self._step:
             self._step = step
             self._n_steps += 1
-        return self._newest if self._n_steps - self._updated_at <= VALID_STEPS else None
+        newest = self._newest if self._n_steps - self._updated_at <= VALID_STEPS else None
+        if newest is None or self._requests == 0:
+            return newest
+        if self._shown != self._requests:
+            self._shown, self._shown_at = self._requests, step
+        if step == self._shown_at:
+            newest = TrainerAdvice(newest)
+            newest.save_checkpoint = True
+        return newest
+
+    def take_request(self) -> bool:
+        """Whether the service has asked for a checkpoint since the last call."""
+        before, self._taken = self._taken, self._requests
+        return before != self._taken
+
+    def take_incident(self) -> Mapping[str, Any] | None:
+        """Return the open incident once when it opens, and once more if it becomes worse."""
+        incident = {} if self._newest is None else self._newest.get("incident") or {}
+        key = (incident.get("opened_step"), incident.get("severity")) if incident else None
+        before, self._incident = self._incident, key
+        return incident if incident and key != before else None

@@ -5,10 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from trmon_client.batch_decision import BatchDecision
+from trmon_client.error_guard import ErrorGuard
+
+if TYPE_CHECKING:
+    from trmon_client.monitor import Monitor
 
 DECAY = "trmon_lr_decay"
 DECAYED_AT = "trmon_lr_decayed_at"
@@ -47,6 +51,40 @@ def should_stop(decision: BatchDecision, *, process_group: Any = None) -> bool:
     guard = decision.error_guard.guard
     wanted = guard(lambda: decision.advice is not None and decision.advice.should_stop, otherwise=False)
     return guard(lambda: bool(_broadcast([float(wanted)], None, process_group)[0]), otherwise=False)
+
+
+@dataclass(frozen=True)
+class StepRequests:
+    """What is asked of a trainer at a step: a checkpoint, and to look at an incident, None without news of one."""
+
+    save_checkpoint: bool = False
+    incident: Mapping[str, Any] | None = None
+
+
+def requests_at_step(monitor: Monitor | None, *, process_group: Any = None) -> StepRequests:
+    """Return what is asked of the trainer since the last call, the same on every rank; call it on every rank.
+
+    A checkpoint is asked for once an illness, at its first warning, of monitors with `checkpoint_on_warning=True`. An
+    incident is returned when it opens, and again if it becomes a page. Under torch.distributed the group's first rank
+    decides and broadcasts two numbers, which synchronises with the device if the group has no CPU backend.
+    Args: monitor: None on ranks that do not report; process_group: of torch; by default all ranks.
+    Returns: no request without advice. Never raises: failures are counted.
+    """
+    guard = (ErrorGuard() if monitor is None else monitor.error_guard).guard
+    wanted = guard(lambda: _taken(monitor), otherwise=StepRequests())
+    flags = [float(wanted.save_checkpoint), float(wanted.incident is not None)]
+    saves, has_news = guard(lambda: _broadcast(flags, None, process_group), otherwise=[0.0, 0.0])
+    incident = None
+    if has_news:
+        incident = guard(lambda: _broadcast_object(wanted.incident, process_group), otherwise=None)
+    return StepRequests(save_checkpoint=bool(saves), incident=incident)
+
+
+def _taken(monitor: Monitor | None) -> StepRequests:
+    if monitor is None:
+        return StepRequests()
+    cache = monitor.advice_cache
+    return StepRequests(save_checkpoint=cache.take_request(), incident=cache.take_incident())
 
 
 @dataclass(frozen=True)
@@ -125,6 +163,18 @@ def _broadcast(wanted: list[float], optimizer: Any, process_group: Any) -> list[
     first = 0 if process_group is None else distributed.get_global_rank(process_group, 0)
     distributed.broadcast(numbers, src=first, group=process_group)
     return [float(number) for number in numbers.tolist()]
+
+
+def _broadcast_object(value: Any, process_group: Any) -> Any:
+    """Return the value of the group's first rank, of plain types."""
+    from torch import distributed
+
+    if not (distributed.is_available() and distributed.is_initialized()):
+        return value
+    device = _common_device(None, distributed.group.WORLD if process_group is None else process_group)
+    values, first = [value], 0 if process_group is None else distributed.get_global_rank(process_group, 0)
+    distributed.broadcast_object_list(values, src=first, group=process_group, device=device)
+    return values[0]
 
 
 def _common_device(optimizer: Any, group: Any) -> Any:

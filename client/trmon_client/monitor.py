@@ -11,6 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
+from trmon_client.active_policies import AdviceCache
 from trmon_client.batch_decision import BatchDecision
 from trmon_client.batch_statistics import GivenLogits
 from trmon_client.config.settings import ClientSettings, Mode, resolve_settings
@@ -23,6 +24,21 @@ from trmon_client.process.process_end import ProcessEnd
 from trmon_client.session import LoggedBatch, Session
 
 AnyMonitor = TypeVar("AnyMonitor", bound="Monitor")
+OnIncident = Callable[[Mapping[str, Any]], object]
+"""The trainer's function for an incident, with what `advice["incident"]` says of it."""
+SEVERAL_RANKS = (
+    "on_incident= is not called by log_batch where a run has several ranks, which must agree before one acts: call "
+    "trmon_client.advice.requests_at_step on every rank, and act on what it returns"
+)
+
+
+def call_on_incident(act: OnIncident, incident: Mapping[str, Any], error_guard: ErrorGuard) -> None:
+    """Call the trainer's function; an exception in it is said once, on the run too, and the training goes on."""
+    try:
+        act(incident)
+    except Exception as error:  # noqa: BLE001  the trainer's own function may raise anything
+        text = f"on_incident raised {type(error).__name__}: {error}; the training continues"
+        error_guard.warn_of_misuse("on_incident", text)
 
 
 class Monitor:
@@ -35,8 +51,10 @@ class Monitor:
     must not go back.
     """
 
-    def __init__(self, settings: ClientSettings) -> None:
+    def __init__(self, settings: ClientSettings, *, on_incident: OnIncident | None = None) -> None:
         self.settings = settings
+        self._on_incident = on_incident
+        self._incidents_step: int | None = None
         self._sessions: dict[int, Session] = {}
         self._begin_session(settings.policy, is_fork=False)
         self._is_first_batch = True
@@ -125,12 +143,30 @@ class Monitor:
             batch = LoggedBatch(step, update, chunks, tensors, logits, scalars, texts)
             if is_closed := self._is_closed:
                 session.error_guard.count_closed("log_batch")
-            return session.log_batch(batch, is_closed=is_closed)
+            decision = session.log_batch(batch, is_closed=is_closed)
         except Exception as error:  # the edge of the client: only a wrong argument of the first call raises
             if is_first and isinstance(error, ValueError):
                 raise
             session.error_guard.record(error)
             return BatchDecision.neutral(tensors, error_guard=session.error_guard)
+        if self._on_incident is not None:
+            session.error_guard.guard(lambda: self._tell_of_incident(session, step), otherwise=None)
+        return decision
+
+    def _tell_of_incident(self, session: Session, step: int) -> None:
+        """Call the trainer's function at the first call of a step; several ranks have to agree before one acts."""
+        if self._on_incident is None or step == self._incidents_step:
+            return
+        self._incidents_step = step
+        if session.n_ranks > 1:
+            session.error_guard.warn_of_misuse("on_incident", SEVERAL_RANKS)
+        elif (incident := session.advice_cache.take_incident()) is not None:
+            call_on_incident(self._on_incident, incident, session.error_guard)
+
+    @property
+    def advice_cache(self) -> AdviceCache:
+        """What the service has told this process of its run."""
+        return self._current_session().advice_cache
 
     @property
     def error_guard(self) -> ErrorGuard:
@@ -234,6 +270,8 @@ def init(
     record_steps: int | None = None,
     record_texts: bool | None = None,
     compiled: bool | None = None,
+    checkpoint_on_warning: bool | None = None,
+    on_incident: OnIncident | None = None,
 ) -> Monitor:
     """Return the monitor of a run; arguments that are None are read from their TRMON_ variables.
 
@@ -246,8 +284,11 @@ def init(
         when the process ends; off by default. record_texts: also some of the `texts` of `log_batch`.
         compiled: reduce batches on a CUDA device with Triton, whose first calls compile; off by default. Batches
         elsewhere are reduced as without it.
+        checkpoint_on_warning: ask for a checkpoint, once an illness, at its first warning (`advice.save_checkpoint`).
+        on_incident: called with the incident in the thread of `log_batch`, at the first call of a step, when one opens
+        and if it becomes a page; in a run of one process.
         attempt: a name for this start of the trainer; default the launcher's. config: any values that describe the run.
     Errors: ValueError naming the argument and its variable; never for network failures.
     """
     given = {**locals()}
-    return Monitor(resolve_settings(given, environment=os.environ))
+    return Monitor(resolve_settings(given, environment=os.environ), on_incident=on_incident)

@@ -130,7 +130,7 @@ class Session:
         self._given = GivenPolicies(self.error_guard.warn_once)
         self._mistakes = MistakeChecks(self.error_guard)
         self._rejected = RejectedSteps(self.error_guard.warn_once)
-        self._advice_cache = AdviceCache()
+        self.advice_cache = AdviceCache(asks_to_save=settings.checkpoint_on_warning)
         self._saved = messages.SavedPaths()
         # Reentrant: a signal handler may call in the middle of a call.
         self._lock = threading.RLock()
@@ -148,6 +148,11 @@ class Session:
     def has_started(self) -> bool:
         """Whether the trainer has logged anything."""
         return self._encoder is not None
+
+    @property
+    def n_ranks(self) -> int:
+        """The number of data-parallel ranks, 1 before the trainer has logged."""
+        return self._ranks.world_size
 
     def log_batch(self, batch: LoggedBatch, *, is_closed: bool = False) -> BatchDecision:
         """Decide on a call's sequences and queue its report unless closed. Errors: ValueError for invalid arguments."""
@@ -189,7 +194,7 @@ class Session:
             )
             if encoder.put(message):
                 self._chunks.mark_reported(chunk.finished)
-            advice = self._advice_cache.at(step) if self._ranks.rank == 0 else None
+            advice = self.advice_cache.at(step) if self._ranks.rank == 0 else None
         self._log_first_report(decided.columns, step)
         self._record(decided, chunk, batch)
         return advice
@@ -365,7 +370,7 @@ class Session:
         if ack.policy is not None:
             self.policies.offer(ack.policy)
         if ack.advice is not None:
-            self._advice_cache.update(ack.advice)
+            self.advice_cache.update(ack.advice)
             if self._recorder is not None:
                 self._recorder.update(ack.advice)
 

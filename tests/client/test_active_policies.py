@@ -109,3 +109,51 @@ def test_advice_of_an_unreachable_service_expires(tmp_path: Path) -> None:
     found = [monitor.log_batch(step=step, **batch(1)).advice for step in range(VALID_STEPS + 1)]
     assert found == [ADVICE] * VALID_STEPS + [None]
     monitor.close()
+
+
+ASKS, QUIET = {"step": 9, "save_checkpoint": True}, {"step": 10, "save_checkpoint": False}
+
+
+def saves(advice_cache: AdviceCache, steps: list[int]) -> list[bool]:
+    found = [advice_cache.at(step) for step in steps]
+    return [advice is not None and advice.save_checkpoint for advice in found]
+
+
+def test_a_checkpoint_is_asked_for_in_all_calls_of_one_step_once_an_illness() -> None:
+    advice_cache = AdviceCache(asks_to_save=True)
+    advice_cache.update(ASKS)
+    assert saves(advice_cache, [3, 3, 3, 4, 5]) == [True, True, True, False, False]
+    advice_cache.update({**ASKS, "step": 10})
+    assert saves(advice_cache, [6, 7]) == [False, False]
+    advice_cache.update(QUIET)
+    advice_cache.update({**ASKS, "step": 11})
+    assert saves(advice_cache, [8, 9]) == [True, False]
+
+
+def test_a_request_is_taken_once_and_only_by_a_trainer_that_opted_in() -> None:
+    advice_cache = AdviceCache(asks_to_save=True)
+    assert not advice_cache.take_request()
+    advice_cache.update(ASKS)
+    assert [advice_cache.take_request() for _ in range(2)] == [True, False]
+    other = AdviceCache()
+    other.update(ASKS)
+    assert not other.take_request()
+    assert saves(other, [1]) == [False]
+
+
+def test_an_incident_is_taken_when_it_opens_and_when_it_becomes_a_page() -> None:
+    advice_cache = AdviceCache()
+    assert advice_cache.take_incident() is None
+
+    def taken(**incident: object) -> object:
+        advice_cache.update(
+            {"step": 1, "incident": {"opened_step": 4, "severity": "warn", **incident} if incident else None}
+        )
+        found = advice_cache.take_incident()
+        return found and (found["opened_step"], found["severity"])
+
+    assert taken(cause="drift") == (4, "warn")
+    assert taken(cause="revised") is None
+    assert taken(severity="page") == (4, "page")
+    assert taken() is None
+    assert taken(opened_step=90) == (90, "warn")

@@ -12,11 +12,13 @@ import numpy as np
 import pytest
 import torch
 
+from tests.client.trainer import settings
 from trmon_client.active_policies import TrainerAdvice
-from trmon_client.advice import scale_lr, should_stop
+from trmon_client.advice import StepRequests, requests_at_step, scale_lr, should_stop
 from trmon_client.batch_decision import BatchDecision
 from trmon_client.core.inputs.checked_inputs import GivenBatch
 from trmon_client.error_guard import ErrorGuard
+from trmon_client.monitor import Monitor
 
 ADVICE: dict[str, Any] = {"step": 300, "lr_scale": 0.5, "lr_scale_sgd": 0.25, "lr_decay": None}
 CUT = {"factor": 0.5, "step": 200}
@@ -215,3 +217,53 @@ def test_a_run_stops_only_on_the_advice_to(advice: dict[str, Any] | None, stops:
     decision = decided(advice)
     assert should_stop(decision) is stops
     assert (decision.advice is not None and decision.advice.should_stop) is stops
+
+
+AGREEING = """
+import sys
+from pathlib import Path
+import torch
+from tests.client.trainer import settings
+from trmon_client.advice import requests_at_step
+from trmon_client.monitor import Monitor
+
+rank, place = int(sys.argv[1]), Path(sys.argv[2])
+torch.distributed.init_process_group("gloo", init_method=f"file://{place}", rank=rank, world_size=2)
+monitor = Monitor(settings(place.parent, mode="off", checkpoint_on_warning=True, rank=rank, world_size=2))
+incident = {"opened_step": 4, "severity": "page", "title": "drift"}
+asked = {"step": 1, "save_checkpoint": True, "incident": incident}
+# Rank 1 has heard of it a step before rank 0, which decides.
+for step, (first, other) in enumerate([(None, asked), (asked, asked), (None, None)]):
+    if (advice := other if rank else first) is not None:
+        monitor.advice_cache.update(advice)
+    given = monitor if rank == 0 or step < 2 else None
+    found = requests_at_step(given)
+    print(step, found.save_checkpoint, found.incident and found.incident["title"])
+torch.distributed.barrier()
+torch.distributed.destroy_process_group()
+"""
+
+
+def test_a_checkpoint_and_an_incident_are_agreed_on_before_any_rank_acts(tmp_path: Path) -> None:
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, "-c", IMPORTED_FIRST + AGREEING, str(rank), str(tmp_path / "store")],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for rank in (0, 1)
+    ]
+    told = [rank.communicate(timeout=120)[0].splitlines() for rank in ranks]
+    assert [rank.returncode for rank in ranks] == [0, 0]
+    assert told[0] == told[1] == ["0 False None", "1 True drift", "2 False None"]
+
+
+def test_without_agreement_nothing_is_asked(tmp_path: Path) -> None:
+    monitor = Monitor(settings(tmp_path, checkpoint_on_warning=True))
+    monitor.advice_cache.update({"step": 1, "save_checkpoint": True, "incident": {"opened_step": 1}})
+    torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+    try:
+        assert requests_at_step(monitor, process_group=object()) == StepRequests()
+        assert monitor.error_guard.losses.snapshot() == {"internal": 1}
+    finally:
+        torch.distributed.destroy_process_group()

@@ -473,3 +473,45 @@ def test_other_ranks_report_no_checkpoint_and_what_is_no_path_raises_nothing(tmp
             monitor.checkpoint(3, object())  # type: ignore[arg-type]
         assert peer.of(wire.Pause) == []
         assert [finish.losses.dropped for finish in peer.of(wire.Finish)] == [{}, {"internal": 2}]
+
+
+def incident(severity: str, *, opened_step: int = 4) -> wire.Ack:
+    told = {"opened_step": opened_step, "severity": severity, "title": "drift"}
+    return wire.Ack("stored", advice={"step": opened_step, "save_checkpoint": True, "incident": told})
+
+
+def test_an_incident_is_told_once_at_a_step_boundary_in_the_trainers_thread(tmp_path: Path) -> None:
+    told: list[tuple[str, threading.Thread]] = []
+    with Peer(acknowledge=lambda one: incident("warn" if getattr(one, "step", 0) < 3 else "page")) as peer:
+        on_incident = lambda one: told.append((one["severity"], threading.current_thread()))  # noqa: E731
+        with Monitor(settings(tmp_path, url=peer.url, checkpoint_on_warning=True), on_incident=on_incident) as monitor:
+            asked = []
+            for step in range(6):
+                for _ in range(2):
+                    asked.append(monitor.log_batch(step=step, **batch()).advice)
+                    n = len(told)
+                eventually(lambda: len(peer.of(wire.Report)), lambda n, step=step: n == 2 * step + 2)
+                assert len(told) == n, "it is told between steps only"
+    assert [severity for severity, _ in told] == ["warn", "page"]
+    assert {thread for _, thread in told} == {threading.current_thread()}
+    saving = [step // 2 for step, advice in enumerate(asked) if advice is not None and advice.save_checkpoint]
+    assert len(saving) == 2
+    assert len({*saving}) == 1
+
+
+def test_what_on_incident_raises_is_said_once_and_several_ranks_have_to_agree(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fails(_: object) -> None:
+        raise RuntimeError("no brakes")
+
+    for ranks in ({}, {"rank": 0, "world_size": 2}):
+        with Peer(acknowledge=lambda _: incident("page", opened_step=len(peer.messages))) as peer:
+            with Monitor(settings(tmp_path, url=peer.url, **ranks), on_incident=fails) as monitor:
+                for step in range(5):
+                    monitor.log_batch(step=step, **batch())
+                    eventually(lambda: len(peer.of(wire.Report)), lambda n, step=step: n == step + 1)
+            (finish,) = peer.of(wire.Finish)
+        said = finish.losses.warnings["on_incident"]
+        assert capsys.readouterr().err.count(said) == 1
+        assert ("requests_at_step" if ranks else "RuntimeError: no brakes; the training continues") in said

@@ -22,6 +22,7 @@ INTERNAL = {
     "tokens",
     "neutral",
     "settings",
+    "advice_cache",
 }
 """What the client's own modules read of a decision or a monitor."""
 

@@ -10,6 +10,7 @@ import pytest
 from tests.domain.trainer import report
 from tests.worker.watched_run import ORIGIN, WATCH_CONFIG, WatchedRun, train
 from trmon.domain.findings.catalogue import without
+from trmon.domain.pipeline.run_update import RunView
 from trmon.domain.runs.run import RunState
 from trmon_client.core import wire
 
@@ -133,3 +134,33 @@ def test_a_restart_that_goes_back_leaves_the_checkpoints_of_the_steps_after_it()
     watched.restart()
     watched.receive(report(10, **again), at=1010.0)
     assert [one.step for one in watched.view.run.checkpoints] == [4, 8, 10]
+
+
+def test_a_checkpoint_is_asked_for_from_the_first_warning_until_one_is_reported() -> None:
+    watched, asked = WatchedRun(), []
+    for step in range(40):
+        train(watched, range(step, step + 1), health="corrupt" if step >= 20 else "healthy")
+        if step == 30:
+            watched.receive(saved(step), at=10.0 * step)
+        advice = watched.view.advice
+        asked.append(advice is not None and advice.save_checkpoint)
+    first = asked.index(True)
+    assert 20 < first < 25
+    assert asked[first:30] == [True] * (30 - first)
+    assert not any(asked[31:])
+    assert advice is not None
+    assert advice.incident is not None
+    told = advice.document()["incident"]
+    assert (told["cause"], told["severity"], told["last_good_step"]) == ("corrupt_logprobs", "page", 19)
+    assert (told["checkpoint_step"], told["checkpoint_path"]) == (None, None)
+    assert (
+        RunView.of(
+            watched.view.outlook(),
+            run=watched.view.run,
+            row=None,
+            policy=watched.view.policy,
+            alerts=(),
+            updated_at=0.0,
+        ).advice
+        == advice
+    )

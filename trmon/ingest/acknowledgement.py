@@ -106,11 +106,12 @@ class AckBuilder:
         if result.status is WriteOutcome.CONFLICT:
             return wire.Ack("conflict", problem=_conflict(prepared))
         is_report = isinstance(prepared.message, wire.Report)
+        is_of_step = is_report or isinstance(prepared.message, wire.Scalars)
         return wire.Ack(
             status="stored" if result.status is WriteOutcome.STORED else "duplicate",
             accepted=result.accepted if is_report else None,
             policy=await self._policy_update(prepared.message, result.run_id),
-            advice=self._advice(result) if is_report else None,
+            advice=self._advice(result) if is_of_step else None,
             attempt=await asyncio.to_thread(self._ordinal, result) if isinstance(prepared.message, wire.Start) else 0,
         )
 

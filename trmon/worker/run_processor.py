@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
 from msgspec import structs
 
-from trmon.domain.alerts.alert import AlertState
+from trmon.domain.alerts.alert import Alert, AlertState
 from trmon.domain.batches.batch import QuarantinePart
-from trmon.domain.budget.trainer_advice import STOPPING_FINDINGS, Advice
+from trmon.domain.budget.trainer_advice import STOPPING_FINDINGS, Advice, IncidentAdvice
 from trmon.domain.findings.verdict import COLLAPSE, HISTORY_UNAVAILABLE, PREDICTION
 from trmon.domain.messages import Unread
 from trmon.domain.pipeline.judging import judgement_of
+from trmon.domain.pipeline.publish import incident_advice
 from trmon.domain.pipeline.run_update import Checkpoint, Frontier, RunUpdate, RunView
-from trmon.domain.pipeline.state import STATE_VERSION
+from trmon.domain.pipeline.state import STATE_VERSION, PassContext
 from trmon.domain.pipeline.transition import apply_run_end, judge_newest_step, retire_removed_rules
 from trmon.domain.runs.liveness import time_by_now
 from trmon.domain.runs.run import RunState
@@ -61,6 +62,8 @@ class RunProcessor:
         self._adaptation = BoundAdaptation(run)
         self._liveness = LivenessCheck(log, run, patience=watch_config.patience, loaded_at=now)
         self._messages = MessageHandler(run, liveness=self._liveness)
+        self._told: tuple[object, IncidentAdvice] | None = None
+        """What the trainer is told of the open incident, and what that is made of."""
         self.alone: StoredMessage | None = None
         """The only message of the last pass, if it was to read one only."""
         self._batches = BatchCloser(
@@ -193,7 +196,9 @@ class RunProcessor:
         alerts = [alert for alert in firing if alert.severity is Severity.PAGE and alert.rule not in others]
         if all(alert.is_incident for alert in alerts):
             alerts = []
-        return run_quarantined(
+        warned = [alert for alert in firing if alert.severity is not Severity.INFO]
+        warned = [alert for alert in warned if alert.is_incident or alert.rule in context.rules.of_health]
+        advice = run_quarantined(
             QuarantinePart.ADVICE,
             lambda: self._advisor.advice(
                 run.gauge_row,
@@ -208,6 +213,21 @@ class RunProcessor:
             counts=run.quarantined,
             run_id=run.id,
         )
+        if advice is None or not warned:
+            return advice
+        since = min(alert.since_at for alert in warned)
+        saves = not any(saved.at >= since for saved in run.context.run.checkpoints)
+        return replace(advice, save_checkpoint=saves, incident=self._incident_advice(warned, context))
+
+    def _incident_advice(self, warned: Sequence[Alert], context: PassContext) -> IncidentAdvice | None:
+        alert = next((one for one in warned if one.is_incident), None)
+        if alert is None:
+            return None
+        # What it is made of costs more than the pass of a run without news.
+        basis = (alert.step, alert.severity, alert.summary, alert.labels, context.run.warnings, context.run.config)
+        if self._told is None or self._told[0] != basis:
+            self._told = (basis, incident_advice(alert, context))
+        return self._told[1]
 
     @property
     def _is_ending(self) -> bool:

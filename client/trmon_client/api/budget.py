@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from trmon_client.api.answers import AnswerInfo, ApiNumber, BudgetState, PipelineKind, Presence, says
+from trmon_client.api.answers import AnswerInfo, ApiNumber, BudgetState, PipelineKind, Presence, Severity, says
 from trmon_client.api.diagnosis import FleetRiskInfo
 
 
@@ -19,6 +19,21 @@ class RiskAdviceInfo(FleetRiskInfo, frozen=True, kw_only=True):
     """The risk of a collapse, and the learning-rate factor that it recommends; never applied."""
 
     lr_scale: float = 1.0
+
+
+class IncidentAdviceInfo(AnswerInfo, frozen=True, kw_only=True):
+    """The open incident as its trainer is told of it."""
+
+    opened_step: int
+    severity: Severity
+    cause: Annotated[str, says("The finding, or else the rule, that leads it.")]
+    title: str
+    since_step: int
+    last_good_step: int | None
+    checkpoint_step: Annotated[int | None, says("Of the newest checkpoint by the last good step.")]
+    checkpoint_path: str | None
+    remedy: str
+    summary: str
 
 
 class AdviceInfo(AnswerInfo, frozen=True, kw_only=True):
@@ -40,6 +55,10 @@ class AdviceInfo(AnswerInfo, frozen=True, kw_only=True):
         RiskAdviceInfo | None,
         says("The risk of a collapse, and the learning-rate factor that it recommends; never applied."),
     ] = None
+    save_checkpoint: Annotated[
+        bool, says("Whether a run that warns has reported no checkpoint since; only trainers that opt in save one.")
+    ] = False
+    incident: Annotated[IncidentAdviceInfo | None, says("The open incident; null without one.")] = None
     reasons: dict[str, str]
 
 

@@ -148,6 +148,7 @@ class ClientSettings:
     record_texts: bool = False
     handles_signals: bool = True
     compiled: bool = False
+    checkpoint_on_warning: bool = False
     reports_checkpoints: bool = False
     """Whether an integration reports each checkpoint, so that without a report there is none."""
     launcher: Mapping[str, str] = field(default_factory=dict)
@@ -203,6 +204,7 @@ def resolve_settings(
         record_texts=arguments.parsed("record_texts", _switch, expected="0 or 1") is True,
         handles_signals=arguments.parsed("signals", _switch, expected="0 or 1") is not False,
         compiled=arguments.parsed("compiled", _switch, expected="0 or 1") is True,
+        checkpoint_on_warning=arguments.parsed("checkpoint_on_warning", _switch, expected="0 or 1") is True,
         launcher=launcher,
         limits=limits or Limits(),
     )

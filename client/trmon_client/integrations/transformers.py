@@ -14,9 +14,11 @@ from typing import Any
 from transformers import TrainerCallback
 from transformers.integrations import INTEGRATION_TO_CALLBACK
 
+from trmon_client.advice import requests_at_step
 from trmon_client.config.settings import resolve_settings
-from trmon_client.integrations.framework_runs import as_name, described_config, report_numbers
-from trmon_client.monitor import Monitor
+from trmon_client.error_guard import ErrorGuard
+from trmon_client.integrations.framework_runs import as_name, described_config, report_numbers, warn_once
+from trmon_client.monitor import Monitor, OnIncident, call_on_incident
 
 SUMMARY = "train_runtime"
 """In what a Trainer logs at its end of the whole training, which belongs to no step."""
@@ -31,8 +33,9 @@ class TransformersCallback(TrainerCallback):  # type: ignore[misc]
     """
 
     def __init__(self, **settings: Any) -> None:
+        self._on_incident: OnIncident | None = settings.pop("on_incident", None)
         self._given = {**settings, "rank": 0, "world_size": 1}
-        resolve_settings(self._given, environment=os.environ)
+        self._asks_to_save = resolve_settings(self._given, environment=os.environ).checkpoint_on_warning
         self._monitor: Monitor | None = None
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
@@ -51,7 +54,9 @@ class TransformersCallback(TrainerCallback):  # type: ignore[misc]
             report_numbers(self._monitor, state.global_step, lambda: logs)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Report the pauses of the training loop."""
+        """Report the pauses of the training loop, and do what the service asks."""
+        if self._asks_to_save or self._on_incident is not None:
+            act_on_requests(self._monitor, args, control, on_incident=self._on_incident)
         if self._monitor is not None and control.should_evaluate:
             self._monitor.pause("evaluation")
         elif self._monitor is not None and control.should_save:
@@ -84,11 +89,40 @@ def _report_saved(monitor: Monitor, args: Any, step: int) -> None:
 
 
 class SavingCallback(TrainerCallback):  # type: ignore[misc]
-    """Reports the checkpoints of a trainer whose methods are wrapped. Args: monitor: returns that of the training."""
+    """Reports the checkpoints of a trainer whose methods are wrapped, and lets it act on what the service asks.
 
-    def __init__(self, monitor: Callable[[], Monitor | None]) -> None:
+    Args: monitor: returns that of the training. asks_to_save, on_incident: of the trainer's author.
+    """
+
+    def __init__(
+        self,
+        monitor: Callable[[], Monitor | None],
+        *,
+        asks_to_save: bool = False,
+        on_incident: OnIncident | None = None,
+    ) -> None:
         self._monitor = monitor
+        self._asks_to_save = asks_to_save
+        self._on_incident = on_incident
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Report a checkpoint."""
         report_saved(self._monitor(), args, state)
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Save a checkpoint at a warning, and call the trainer's function for an incident."""
+        if self._asks_to_save or self._on_incident is not None:
+            act_on_requests(self._monitor(), args, control, on_incident=self._on_incident)
+
+
+def act_on_requests(monitor: Monitor | None, args: Any, control: Any, *, on_incident: OnIncident | None) -> None:
+    """Do at the end of a step what all ranks agree is asked of them. Args: monitor: None on other ranks."""
+    requests = requests_at_step(monitor)
+    if requests.save_checkpoint and args.save_total_limit == 1:
+        warn_once(
+            "save_total_limit", "save_total_limit=1 would delete the checkpoint from before the warning: none is saved"
+        )
+    elif requests.save_checkpoint:
+        control.should_save = True
+    if requests.incident is not None and on_incident is not None:
+        call_on_incident(on_incident, requests.incident, monitor.error_guard if monitor else ErrorGuard())

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 from pathlib import Path
+
+import httpx
+import pytest
 
 from tests.peers.trl import tiny
 from tests.peers.trl.conftest import Received
@@ -26,3 +33,77 @@ def test_checkpoints_are_reported_with_their_paths_and_those_that_trl_deletes(
     assert told[2][2] == [2]
     assert len(told) == 6, "attached twice, each checkpoint is reported once"
     assert {start.config["launch"]["reports_checkpoints"] for start in received.of(wire.Start)} == {True}
+
+
+FAULTY = """
+import json, sys
+from pathlib import Path
+
+import torch
+
+from tests.peers.trl import tiny
+from trmon_client.integrations.trl import attach
+
+folder, ill_from = Path(sys.argv[1]), int(sys.argv[2])
+told = []
+
+
+class DroppingTrainer(tiny.SamplingTrainer):
+    def _logprobs(self, prompt, completion):
+        found = super()._logprobs(prompt, completion)
+        return found if self.state.global_step < ill_from else found * (torch.arange(len(found)) % 2)
+
+    def _save_checkpoint(self, model, trial):
+        saved.append(self.state.global_step)
+        super()._save_checkpoint(model, trial)
+
+
+def on_incident(incident):
+    told.append([trainer.state.global_step, incident["title"], incident["last_good_step"], incident["checkpoint_path"]])
+    trainer.control.should_training_stop = True
+
+
+saved = []
+given = {"max_steps": 60, "save_strategy": "steps", "save_steps": 5, "save_total_limit": 3, "learning_rate": 1e-4}
+per_rank = 8 // int(sys.argv[3])
+trainer = tiny.grpo(folder, kind=DroppingTrainer, sampler=tiny.noisy, per_device_train_batch_size=per_rank, **given)
+attach(trainer, project="math", run="tiny", checkpoint_on_warning=True, on_incident=on_incident)
+trainer.train()
+steps = trainer.state.global_step
+(folder / f"told-{trainer.accelerator.process_index}.json").write_text(json.dumps([told, saved, steps]))
+if torch.distributed.is_initialized():
+    torch.distributed.destroy_process_group()
+"""
+ILL_FROM = 13
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_a_faulty_run_saves_a_checkpoint_at_the_warning_and_is_stopped(
+    tmp_path: Path, service: httpx.Client, ranks: int
+) -> None:
+    url = str(service.base_url).rstrip("/")
+    script = tmp_path / "trainer.py"
+    script.write_text(FAULTY)
+    launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"] if ranks > 1 else []
+    done = subprocess.run(
+        [sys.executable, *launcher, str(script), str(tmp_path), str(ILL_FROM), str(ranks)],
+        env={**os.environ, "TRMON_URL": url, "TRMON_SPOOL_DIR": str(tmp_path / "spool"), "HF_HUB_OFFLINE": "1"},
+        capture_output=True,
+        text=True,
+        timeout=500,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    of_ranks = [json.loads((tmp_path / f"told-{rank}.json").read_text()) for rank in range(ranks)]
+    assert all(one == of_ranks[0] for one in of_ranks), "all ranks are told, and save, at the same steps"
+    told, saved, steps = of_ranks[0]
+    ((at, title, last_good, path),) = told
+    assert title == "corrupt log-probs"
+    assert ILL_FROM <= at < 60
+    assert abs(last_good - (ILL_FROM - 1)) <= 1
+    assert path == str(tmp_path / "out" / f"checkpoint-{5 * (last_good // 5)}")
+    extra = [step for step in saved if step % 5]
+    assert len(extra) == 1 or at % 5 == 0
+    assert all(ILL_FROM <= step <= at for step in extra)
+    assert steps == at

@@ -16,6 +16,7 @@ from trmon.domain.batches.batch import BatchRow
 from trmon.domain.collapse_risk.risk_model import shipped_model
 from trmon.domain.collapse_risk.risk_reading import RiskLevel, read_risk, risk_sentence
 from trmon.domain.findings.verdict import COLLAPSE
+from trmon.domain.severity import Severity
 from trmon_client.core.wire.messages import decodable
 
 PAGE_LR_SCALE = 0.5
@@ -77,6 +78,25 @@ class LrDecay:
     step: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IncidentAdvice:
+    """The open incident as its trainer is told of it: `opened_step` stays, the rest may be revised.
+
+    `severity` is the worst so far. `checkpoint_step` and `checkpoint_path` are of the newest one by the last good step.
+    """
+
+    opened_step: int
+    severity: Severity
+    cause: str
+    title: str
+    since_step: int
+    last_good_step: int | None
+    checkpoint_step: int | None
+    checkpoint_path: str | None
+    remedy: str
+    summary: str
+
+
 @decodable
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advice:
@@ -86,7 +106,8 @@ class Advice:
     lasting; `kl_factor` multiplies the coefficient of a KL penalty, None if the run configures no target. `stop` is
     true while an alert over batches pages; `should_stop` while one of a collapse does, in runs that opted in.
     `incident_since` is the step since which the run's open incident is, None without one: a recorder then writes.
-    `collapse_risk` is only for people: its factor is not part of `lr_scale`.
+    `collapse_risk` is only for people: its factor is not part of `lr_scale`. `save_checkpoint` is true from the first
+    warning of an illness until a checkpoint is reported or the illness is over; `incident` is the open one.
     """
 
     step: int
@@ -98,6 +119,8 @@ class Advice:
     should_stop: bool = False
     incident_since: int | None = None
     collapse_risk: RiskAdvice | None = None
+    save_checkpoint: bool = False
+    incident: IncidentAdvice | None = None
     reasons: Mapping[str, str] = field(default_factory=dict)
 
     def document(self) -> dict[str, Any]:

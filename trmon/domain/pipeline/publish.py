@@ -11,6 +11,7 @@ from trmon.domain.alerts.delivery import Delivery
 from trmon.domain.alerts.notification import NotifiedCause, build_notification
 from trmon.domain.alerts.transitions import Transition
 from trmon.domain.batches.batch import BatchRow, DecisionRow
+from trmon.domain.budget.trainer_advice import IncidentAdvice
 from trmon.domain.findings.remedies import remedy_of
 from trmon.domain.health.problems import cause_of
 from trmon.domain.incidents.incident import Incident
@@ -66,6 +67,23 @@ def _dedup_key(event: AlertEvent, *, receiver: str) -> str:
     else:
         place = f"{event.step}" if event.update is None else f"{event.step}.{event.update}"
     return f"{receiver}:{event.identity}:{event.attempt_id}:{place}:{event.state.value}"
+
+
+def incident_advice(alert: Alert, context: PassContext) -> IncidentAdvice:
+    """Return what the trainer is told of its open incident."""
+    cause = _cause(alert, context)
+    return IncidentAdvice(
+        opened_step=alert.step,
+        severity=alert.severity,
+        cause=cause.rule,
+        title=cause.title,
+        since_step=alert.since_step,
+        last_good_step=cause.last_good_step,
+        checkpoint_step=cause.checkpoint_step,
+        checkpoint_path=cause.checkpoint_path,
+        remedy=cause.remedy,
+        summary=alert.summary,
+    )
 
 
 def _cause(alert: Alert, context: PassContext) -> NotifiedCause:

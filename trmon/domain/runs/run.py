@@ -101,10 +101,11 @@ MAX_PATH_LENGTH = 1000
 
 @dataclass(frozen=True, slots=True, order=True)
 class SavedCheckpoint:
-    """A checkpoint that the trainer has saved, in a path or a URL of its own."""
+    """A checkpoint that the trainer has saved, in a path or a URL of its own; it told of it at a time."""
 
     step: int
     path: str
+    at: float = 0.0
 
 
 def with_checkpoint(known: tuple[RunWarning, ...], saved: wire.SavedCheckpoint, *, at: float) -> tuple[RunWarning, ...]:
@@ -186,7 +187,7 @@ class Run:
     @property
     def checkpoints(self) -> tuple[SavedCheckpoint, ...]:
         """The checkpoints that the trainer has saved and not deleted, as far as it reports them, by step."""
-        return tuple(SavedCheckpoint(_step_of(one), one.text) for one in _parted(self.warnings)[1])
+        return tuple(SavedCheckpoint(_step_of(one), one.text, one.at) for one in _parted(self.warnings)[1])
 
     @property
     def end_phrase(self) -> str | None:

@@ -18,6 +18,7 @@ from trmon_client.integrations.framework_runs import (
 )
 from trmon_client.integrations.trl.rollout_hooks import SCALARS_ONLY, RolloutHooks, ScalarHooks, TrainingHooks
 from trmon_client.integrations.trl.stream_hooks import StreamHooks
+from trmon_client.monitor import OnIncident
 
 
 def attach(
@@ -34,13 +35,16 @@ def attach(
     mode: str | None = None,
     attempt: str | None = None,
     spool_dir: str | Path | None = None,
+    checkpoint_on_warning: bool | None = None,
+    on_incident: OnIncident | None = None,
 ) -> None:
     """Report what a trainer computes in `train()`: GRPOTrainer and RLOOTrainer, which may enforce, or AsyncGRPOTrainer.
 
     The run's configuration is the trainer's arguments without secrets, and `config`. Of a trainer whose methods do not
     fit, which one warning names, only what it logs is reported. Attaching again replaces what was attached.
 
-    Args: as of `trmon_client.init`; the ranks are those of the trainer.
+    Args: as of `trmon_client.init`; the ranks are those of the trainer. on_incident is called on every rank at the end
+        of an optimizer step.
     Errors: ValueError as `trmon_client.init`; none in `train()`.
     """
     given = {**locals()}
@@ -67,10 +71,13 @@ def attach(
     hooks = kind(trainer, replace(settings, reports_checkpoints=True))
     for name, hook in hooks.by_method().items():
         hook_method(trainer, name, hook)
-    from trmon_client.integrations.transformers import SavingCallback
+    if callable(getattr(trainer, "add_callback", None)):
+        from trmon_client.integrations.transformers import SavingCallback
 
-    trainer.remove_callback(SavingCallback)
-    trainer.add_callback(SavingCallback(lambda: hooks.monitor))
+        asks_to_save = settings.checkpoint_on_warning
+        callback = SavingCallback(lambda: hooks.monitor, asks_to_save=asks_to_save, on_incident=on_incident)
+        trainer.remove_callback(SavingCallback)
+        trainer.add_callback(callback)
 
 
 def _warn(trainer: Any, text: str) -> None:
