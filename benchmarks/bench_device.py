@@ -29,7 +29,7 @@ def main() -> None:
     print("| batch | `log_batch` | first call s | calling thread ms | device ms | kernels | extra memory MiB |")
     print("|---|---|---:|---:|---:|---:|---:|")
     for shape in SHAPES:
-        for what, options in (("default", {}), ("`compiled=True`", {"compiled": True})):
+        for what, options in (("default", {}), ("`triton=True`", {"triton": True})):
             with tempfile.TemporaryDirectory() as folder:
                 # An empty cache, so that the first call compiles.
                 os.environ["TRITON_CACHE_DIR"] = f"{folder}/triton"

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any
 
 from trmon_client.core.arrays import Array, is_tensor
 from trmon_client.core.columns import Columns
 from trmon_client.core.divergence.divergence_columns import Backend, exact, topk_lower_bound, with_divergences
 from trmon_client.core.inputs.checked_inputs import CheckedInputs, valid_tokens
-from trmon_client.core.statistics import ColumnsBackend, columns_of_inputs
+from trmon_client.core.kernel_launches import StillCompiling, compiling_elsewhere
+from trmon_client.core.statistics import columns_of_inputs
 
 REQUESTS = ("tv", "sum_pi_squared")
 """The columns of exact divergences that are computed on request."""
@@ -92,51 +94,60 @@ def _lower_bounds(given: Mapping[str, Any], *, sides: Mapping[str, Any], inputs:
     )
 
 
-NOT_ON_CUDA = "compiled=True applies to batches on a CUDA device only; this one is reduced without compiled kernels"
+TRITON_BY_DEFAULT = False
+"""Whether kernels are used without a request: not before docs/benchmarks.md has a run of these on a device."""
+NOT_ON_CUDA = "triton=True applies to batches on a CUDA device only; this one is reduced without compiled kernels"
 
 
 class BatchStatistics:
     """Columns and divergences of batches, on the device that holds them.
 
-    Compiled kernels are Triton's, for batches on a CUDA device; the first call for a kind of input compiles them. Where
-    they fail, and for batches elsewhere, plain NumPy or torch reduces the batch, with one warning.
+    Batches on a CUDA device are reduced by kernels of Triton once a thread has compiled them for their kind of input;
+    until then, where they fail, and elsewhere, by plain NumPy or torch. A failure is said once.
     """
 
-    def __init__(self, *, compiled: bool, warn: Callable[[str, str], object]) -> None:
-        """Args: compiled: whether to use compiled kernels; warn: called with a key and a line, in any thread."""
-        self._compiled = compiled
+    def __init__(self, *, triton: bool | None, warn: Callable[[str, str], object]) -> None:
+        """Args: triton: whether to use kernels, None by default; warn: called with a key and a line, in any thread."""
+        self._is_asked_for = triton is True
+        self._uses_kernels = triton if triton is not None else TRITON_BY_DEFAULT and find_spec("triton") is not None
         self._warn = warn
-        self._has_failed = False
 
     def of(self, inputs: CheckedInputs, *, logits: GivenLogits) -> Columns:
         """Return the columns of a batch, with the divergences that its logits allow.
 
         Errors: ValueError naming the argument that is missing or wrong.
         """
-        if not self._compiled or self._has_failed:
-            return _reduced(inputs, logits=logits, backend="blocks")
-        if not _is_on_cuda(inputs.mask):
-            self._warn("compiled on the host", NOT_ON_CUDA)
-            return _reduced(inputs, logits=logits, backend="blocks")
+        columns = self._reduced(lambda backend: columns_of_inputs(inputs, backend=backend), [inputs.mask])
+        sides = [one for one in (logits.rollout_logits, logits.logits, logits.old_logits) if one is not None]
+        # What the kernel of divergences lacks: sums of squares, other devices, float64 and float8.
+        is_taken = not logits.sum_pi_squared and all(_is_on_cuda(one) and one.itemsize in (2, 4) for one in sides)
+        return self._reduced(
+            lambda backend: attach_divergences(columns, inputs=inputs, logits=logits, backend=backend),
+            sides if is_taken else [],
+        )
+
+    def _reduced(self, reduce: Callable[[Backend], Columns], arrays: Sequence[Any]) -> Columns:
+        """Return what a function computes, by kernels if they are compiled and all of the arrays are on CUDA."""
+        if not (self._uses_kernels and arrays):
+            return reduce("blocks")
+        if not all(map(_is_on_cuda, arrays)):
+            if self._is_asked_for:
+                self._warn("compiled on the host", NOT_ON_CUDA)
+            return reduce("blocks")
         try:
-            return _reduced(inputs, logits=logits, backend="triton")
+            with compiling_elsewhere():
+                return reduce("triton")
+        except StillCompiling:
+            return reduce("blocks")
         except Exception as error:  # noqa: BLE001  whatever a compiler meets, training continues without it
             failure = error
         # A wrong argument raises here again.
-        columns = _reduced(inputs, logits=logits, backend="blocks")
+        columns = reduce("blocks")
         # Memory that was short for one batch may suffice for the next.
-        self._has_failed = type(failure).__name__ != "OutOfMemoryError"
+        self._uses_kernels = type(failure).__name__ == "OutOfMemoryError"
         text = f"compiled kernels are not used on the device: {type(failure).__name__}: {failure}"
-        self._warn(f"compiled on the device {self._has_failed}", text)
+        self._warn(f"compiled on the device {self._uses_kernels}", text)
         return columns
-
-
-def _reduced(inputs: CheckedInputs, *, logits: GivenLogits, backend: ColumnsBackend) -> Columns:
-    columns = columns_of_inputs(inputs, backend=backend)
-    sides = [one for one in (logits.rollout_logits, logits.logits, logits.old_logits) if one is not None]
-    # What the kernel of divergences lacks: sums of squares, other devices, float64 and float8.
-    is_taken = not logits.sum_pi_squared and all(_is_on_cuda(one) and one.itemsize in (2, 4) for one in sides)
-    return attach_divergences(columns, inputs=inputs, logits=logits, backend=backend if is_taken else "blocks")
 
 
 def _is_on_cuda(array: Any) -> bool:

@@ -269,7 +269,7 @@ def init(
     record_dir: str | Path | None = None,
     record_steps: int | None = None,
     record_texts: bool | None = None,
-    compiled: bool | None = None,
+    triton: bool | None = None,
     checkpoint_on_warning: bool | None = None,
     on_incident: OnIncident | None = None,
 ) -> Monitor:
@@ -282,8 +282,8 @@ def init(
         rank, world_size: data-parallel; required if the process group also has other kinds of ranks.
         record_dir: a folder for the tokens of the last `record_steps` steps (8), written when an incident opens and
         when the process ends; off by default. record_texts: also some of the `texts` of `log_batch`.
-        compiled: reduce batches on a CUDA device with Triton, whose first calls compile; off by default. Batches
-        elsewhere are reduced as without it.
+        triton: reduce batches on a CUDA device with Triton, once a thread has compiled its kernels; off by default.
+        Batches before that, and elsewhere, are reduced as without it.
         checkpoint_on_warning: ask for a checkpoint, once an illness, at its first warning (`advice.save_checkpoint`).
         on_incident: called with the incident in the thread of `log_batch`, at the first call of a step, when one opens
         and if it becomes a page; in a run of one process.

@@ -124,7 +124,7 @@ class Session:
         self.error_guard = ErrorGuard()
         self.policies = ActivePolicies(policy, error_guard=self.error_guard)
         self._settings = settings
-        self._statistics = BatchStatistics(compiled=settings.compiled, warn=self.error_guard.warn_once.warn)
+        self._statistics = BatchStatistics(triton=settings.triton, warn=self.error_guard.warn_once.warn)
         self._ranks = Ranks()
         self._chunks = ChunkCounter()
         self._given = GivenPolicies(self.error_guard.warn_once)

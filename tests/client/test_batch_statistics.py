@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,11 +16,13 @@ from tests.client.trainer import settings, spooled
 from trmon_client import batch_statistics
 from trmon_client.batch_decision import BatchDecision
 from trmon_client.batch_statistics import BatchStatistics, GivenLogits
+from trmon_client.config.settings import resolve_settings
 from trmon_client.core import wire
 from trmon_client.core.column_schema import REFERENCE_STEMS
 from trmon_client.core.columns import Columns
 from trmon_client.core.divergence import exact_streamed
 from trmon_client.core.inputs.checked_inputs import CheckedInputs, check_inputs
+from trmon_client.core.kernel_launches import launch
 from trmon_client.core.statistics import columns_of_inputs
 from trmon_client.monitor import Monitor
 
@@ -58,7 +62,7 @@ BATCH = -torch.rand((2, 3), generator=torch.Generator().manual_seed(0))
 def test_a_kernel_that_fails_is_tried_once_and_named(error: Exception, kernels: Kernels) -> None:
     kernels.error = error
     warnings: list[tuple[str, str]] = []
-    statistics = BatchStatistics(compiled=True, warn=lambda *warning: warnings.append(warning))
+    statistics = BatchStatistics(triton=True, warn=lambda *warning: warnings.append(warning))
     found = [statistics.of(inputs_of(BATCH), logits=GivenLogits()) for _ in range(2)]
     assert [columns.n_sequences for columns in found] == [2, 2]
     assert kernels.tried == ["triton", "blocks", "blocks"]
@@ -69,7 +73,7 @@ def test_a_kernel_that_fails_is_tried_once_and_named(error: Exception, kernels: 
 def test_a_kernel_that_lacks_memory_is_tried_again(kernels: Kernels) -> None:
     kernels.error = torch.OutOfMemoryError("no room")
     warnings: dict[str, str] = {}
-    statistics = BatchStatistics(compiled=True, warn=warnings.setdefault)
+    statistics = BatchStatistics(triton=True, warn=warnings.setdefault)
     for _ in range(2):
         statistics.of(inputs_of(BATCH), logits=GivenLogits())
     assert kernels.tried == ["triton", "blocks", "triton", "blocks"]
@@ -77,13 +81,13 @@ def test_a_kernel_that_lacks_memory_is_tried_again(kernels: Kernels) -> None:
 
 
 def test_without_a_request_no_kernel_is_tried(kernels: Kernels) -> None:
-    BatchStatistics(compiled=False, warn=pytest.fail).of(inputs_of(BATCH), logits=GivenLogits())
+    BatchStatistics(triton=False, warn=pytest.fail).of(inputs_of(BATCH), logits=GivenLogits())
     assert kernels.tried == ["blocks"]
 
 
 def test_a_wrong_argument_is_no_failure_of_the_kernel(kernels: Kernels, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batch_statistics, "columns_of_inputs", lambda inputs, **_: columns_of_inputs(inputs))
-    statistics = BatchStatistics(compiled=True, warn=pytest.fail)
+    statistics = BatchStatistics(triton=True, warn=pytest.fail)
     with pytest.raises(ValueError, match="tv needs rollout_logits"):
         statistics.of(inputs_of(BATCH), logits=GivenLogits(tv=True))
     assert not kernels.tried
@@ -109,15 +113,122 @@ def test_logits_that_the_kernel_cannot_read_are_left_to_torch(
         batch_statistics, "attach_divergences", lambda columns, *, backend, **_: used.append(backend) or columns
     )
     logits = torch.zeros(2, 3, 5).to(dtype)
-    statistics = BatchStatistics(compiled=True, warn=pytest.fail)
+    statistics = BatchStatistics(triton=True, warn=pytest.fail)
     statistics.of(inputs_of(BATCH), logits=GivenLogits(rollout_logits=logits, logits=logits, **options))
     assert used == [expected]
     assert not kernels.tried
 
 
+class Compiler:
+    """A kernel of which each kind takes until `finish` to compile."""
+
+    def __init__(self) -> None:
+        self.finish = threading.Event()
+        self.compiled: list[str] = []
+        self.launched = 0
+        self.error: Exception | None = None
+
+    def warmup(self, *arguments: Any, grid: tuple[int, ...], **_: Any) -> Any:
+        assert not any(isinstance(one, torch.Tensor) for one in arguments), "no memory of the trainer is kept"
+        assert self.finish.wait(30)
+        self.compiled.append(threading.current_thread().name)
+        if self.error is not None:
+            raise self.error
+        return {(*grid, 1, 1)[:3]: self}
+
+    def __getitem__(self, grid: tuple[int, ...]) -> Any:
+        def run(*_: Any, **__: Any) -> None:
+            self.launched += 1
+
+        return run
+
+    def reduce(self, inputs: CheckedInputs, *, backend: str) -> Columns:
+        if backend == "triton":
+            (logp, *_), n = inputs.logprobs.values(), inputs.mask.shape[1]
+            launch(self, (2,), [logp, n], {"TILE": 4}, on_device=nullcontext)
+        return columns_of_inputs(inputs)
+
+
+@pytest.fixture
+def compiler(kernels: Kernels, monkeypatch: pytest.MonkeyPatch) -> Compiler:
+    found = Compiler()
+    monkeypatch.setattr(batch_statistics, "columns_of_inputs", found.reduce)
+    return found
+
+
+def wait_for_compilers() -> None:
+    for thread in threading.enumerate():
+        if thread.name == "trmon-compiler":
+            thread.join(30)
+
+
+def test_a_kernel_is_compiled_in_a_thread_and_used_from_then_on(compiler: Compiler) -> None:
+    statistics = BatchStatistics(triton=True, warn=pytest.fail)
+    for _ in range(3):
+        assert statistics.of(inputs_of(BATCH), logits=GivenLogits()).n_sequences == 2
+    assert (compiler.compiled, compiler.launched) == ([], 0), "the trainer's thread waits for nothing"
+    compiler.finish.set()
+    wait_for_compilers()
+    for _ in range(3):
+        statistics.of(inputs_of(BATCH), logits=GivenLogits())
+    assert (compiler.compiled, compiler.launched) == (["trmon-compiler"], 3)
+
+
+@pytest.mark.parametrize("n", [4, 16, 1])
+def test_each_kind_of_input_is_compiled_once(n: int, compiler: Compiler) -> None:
+    compiler.finish.set()
+    statistics = BatchStatistics(triton=True, warn=pytest.fail)
+    for given in (BATCH, BATCH, -torch.rand((2, n)), -torch.rand((2, 2 * n if n > 1 else 1)), BATCH.double()):
+        statistics.of(inputs_of(given), logits=GivenLogits())
+        wait_for_compilers()
+    assert len(compiler.compiled) == {4: 2, 16: 3, 1: 3}[n], (
+        "3 and 4 tokens are of a kind; 16 and 1 are not, nor float64"
+    )
+
+
+def test_a_compiler_that_fails_is_said_once(compiler: Compiler) -> None:
+    compiler.finish.set()
+    compiler.error = RuntimeError("ptxas died")
+    said: list[str] = []
+    statistics = BatchStatistics(triton=True, warn=lambda _, text: said.append(text))
+    for _ in range(3):
+        assert statistics.of(inputs_of(BATCH), logits=GivenLogits()).n_sequences == 2
+        wait_for_compilers()
+    assert said == ["compiled kernels are not used on the device: RuntimeError: ptxas died"]
+    assert (len(compiler.compiled), compiler.launched) == (1, 0)
+
+
+def test_kernels_are_not_the_default_until_a_run_of_them_is_recorded(compiler: Compiler) -> None:
+    compiler.finish.set()
+    for triton in (None, False):
+        statistics = BatchStatistics(triton=triton, warn=pytest.fail)
+        for _ in range(2):
+            statistics.of(inputs_of(BATCH), logits=GivenLogits())
+            wait_for_compilers()
+    assert not compiler.compiled
+
+
+@pytest.mark.parametrize(
+    ("argument", "value", "expected"),
+    [
+        (None, None, None),
+        (None, "0", False),
+        (None, "1", True),
+        (True, "0", False),
+        (True, "", True),
+        (False, "1", False),
+    ],
+)
+def test_the_variable_turns_kernels_off_whatever_the_argument_says_and_on_where_it_says_nothing(
+    argument: bool | None, value: str | None, expected: bool | None
+) -> None:
+    environment = {"TRMON_PROJECT": "math", "TRMON_RUN": "one"} | ({} if value is None else {"TRMON_TRITON": value})
+    assert resolve_settings({"triton": argument}, environment=environment).triton is expected
+
+
 def test_a_batch_of_the_host_is_reduced_without_kernels_and_said_so_once(kernels: Kernels) -> None:
     warnings: dict[str, str] = {}
-    statistics = BatchStatistics(compiled=True, warn=warnings.setdefault)
+    statistics = BatchStatistics(triton=True, warn=warnings.setdefault)
     for _ in range(2):
         statistics.of(inputs_of(-np.ones((2, 3))), logits=GivenLogits())
     assert kernels.tried == ["blocks", "blocks"]

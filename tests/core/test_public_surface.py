@@ -26,8 +26,8 @@ KEYWORDS: dict[Callable[..., Any], set[str]] = {
     statistics.columns: {
         *("rollout_logprobs", "old_logprobs", "logprobs", "ref_logprobs", "mask", "cu_seqlens"),
         *("advantages", "rewards", "group_ids"),
-        *("versions", "truncated", "trainer_version", "old_version", "clip_low", "clip_high"),
-        *("turn_ids", "turn_offsets", "backend"),
+        *("versions", "truncated", "trainer_version", "old_version", "clip_low", "clip_high", "clip_dual"),
+        *("turn_ids", "turn_offsets", "finish_reasons", "token_ids", "backend"),
     },
     divergence.exact: {
         *("rollout_logits", "logits", "old_logits", "mask", "support", "tv", "sum_pi_squared", "backend"),

@@ -147,7 +147,7 @@ class ClientSettings:
     record_steps: int = DEFAULT_RECORD_STEPS
     record_texts: bool = False
     handles_signals: bool = True
-    compiled: bool = False
+    triton: bool | None = None
     checkpoint_on_warning: bool = False
     reports_checkpoints: bool = False
     """Whether an integration reports each checkpoint, so that without a report there is none."""
@@ -203,7 +203,7 @@ def resolve_settings(
         record_steps=arguments.parsed("record_steps", _positive, expected="1 or more") or DEFAULT_RECORD_STEPS,
         record_texts=arguments.parsed("record_texts", _switch, expected="0 or 1") is True,
         handles_signals=arguments.parsed("signals", _switch, expected="0 or 1") is not False,
-        compiled=arguments.parsed("compiled", _switch, expected="0 or 1") is True,
+        triton=_triton(arguments),
         checkpoint_on_warning=arguments.parsed("checkpoint_on_warning", _switch, expected="0 or 1") is True,
         launcher=launcher,
         limits=limits or Limits(),
@@ -237,12 +237,18 @@ def _name(arguments: Arguments, name: str, *, otherwise: Callable[[], str | None
 
 
 def _mode(arguments: Arguments) -> Mode:
-    # The only variable that overrides its argument: it turns a job off, or back to observe mode, without a code change.
+    # The variable overrides its argument: it turns a job off, or back to observe mode, without a code change.
     named = arguments.environment.get("TRMON_MODE") or arguments.given.get("mode") or Mode.OBSERVE
     try:
         return Mode(named)
     except ValueError as error:
         raise ValueError(f"mode (TRMON_MODE) must be observe, enforce or off, and is {named!r:.80}") from error
+
+
+def _triton(arguments: Arguments) -> bool | None:
+    # As TRMON_MODE does, 0 overrides the argument: a job whose compiler fails is started again without a code change.
+    without = Arguments({}, arguments.environment).parsed("triton", _switch, expected="0 or 1")
+    return False if without is False else arguments.parsed("triton", _switch, expected="0 or 1")
 
 
 def _ranks(arguments: Arguments) -> tuple[int | None, int | None]:

@@ -9,6 +9,7 @@ import numpy as np
 
 from trmon_client.core.columns import Columns
 from trmon_client.core.inputs.checked_inputs import CheckedInputs, GivenBatch
+from trmon_client.core.kernel_launches import imported
 from trmon_client.core.large_batches import reduction
 from trmon_client.core.reduction.repetition import repetition_columns
 from trmon_client.core.reduction.sequences import block_tokens, reduce_block, reference_columns
@@ -95,9 +96,8 @@ def columns_of_inputs(
 
 def _reduced(inputs: CheckedInputs, *, clip: ClipRange, backend: ColumnsBackend) -> Columns:
     if backend == "triton" and len(inputs.logprobs) > 1:
-        from trmon_client.core.triton_columns.reduce import reduce_on_device
-
-        return reduce_on_device(inputs, clip=clip)
+        found: Columns = imported("trmon_client.core.triton_columns.reduce").reduce_on_device(inputs, clip=clip)
+        return found
     if reduction.is_large(inputs):
         return reduction.reduce_large_batch(inputs, clip=clip)
     with np.errstate(all="ignore"):

@@ -7,7 +7,9 @@ This module imports Triton, so it is imported only by the kernels.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 
 import torch
 import triton
@@ -21,9 +23,12 @@ _IS_INTERPRETED = tl.constexpr(knobs.runtime.interpret)
 """The interpreter cannot call a library of the device."""
 
 
-def on_device_of(array: Array) -> AbstractContextManager[None]:
-    """Return a context whose launches go to the device and the stream of a tensor, not to the current device's."""
-    return torch.cuda.device(array.device) if array.is_cuda else nullcontext()
+def on_device_of(array: Array) -> Callable[[], AbstractContextManager[None]]:
+    """Return what makes contexts whose launches go to the device and the stream of a tensor, not the current device's.
+
+    It does not keep the tensor.
+    """
+    return partial(torch.cuda.device, array.device) if array.is_cuda else nullcontext
 
 
 @triton.jit

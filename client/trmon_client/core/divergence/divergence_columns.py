@@ -32,6 +32,7 @@ from trmon_client.core.divergence.logits import (
 )
 from trmon_client.core.divergence.vocabulary_sums import DivergenceSums, Softmax, VocabularyShards
 from trmon_client.core.inputs.checked_inputs import with_one_position
+from trmon_client.core.kernel_launches import imported
 
 REDUCTIONS: dict[str, tuple[str, ...]] = {
     "kl": ("max", "sum", "argmax"),
@@ -311,9 +312,7 @@ def _implementation(backend: Backend, *, sum_pi_squared: bool) -> Any:
         raise ValueError(f"backend is {backend!r}; expected 'blocks' or 'triton'")
     if sum_pi_squared:
         raise ValueError("sum_pi_squared needs backend='blocks'; the Triton kernel does not sum squares")
-    from trmon_client.core.divergence import triton_kernel
-
-    return triton_kernel.triton_divergences
+    return imported("trmon_client.core.divergence.triton_kernel").triton_divergences
 
 
 def _topk(

@@ -12,6 +12,7 @@ gamma(eps) = eps exp(eps) - expm1(eps), which are both sums of positive terms fo
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 import triton
@@ -19,6 +20,7 @@ import triton.language as tl
 
 from trmon_client.core.arrays import Array
 from trmon_client.core.divergence.logits import ROLLOUT, CheckedLogits
+from trmon_client.core.kernel_launches import launch
 from trmon_client.core.triton_functions import added, fast_exp, highest, on_device_of
 
 TILE, PER_THREAD, N_WARPS, MAX_REGISTERS = 512, 8, 2, 72
@@ -65,19 +67,11 @@ def _token_sums(logits: CheckedLogits, sides: tuple[str, str], *, tv: bool) -> A
     has_support = logits.support is not None
     support = torch.as_tensor(logits.support, device=a.device).expand(a.shape) if has_support else mask[..., None]
     if mask.numel():
-        with on_device_of(a):
-            _kernel[(mask.numel(),)](
-                *(a, b, mask.view(torch.uint8), support.view(torch.uint8), sums),
-                *(mask.numel(), mask.shape[1], a.shape[2]),
-                *(*a.stride(), *b.stride(), *support.stride()),
-                HAS_SUPPORT=has_support,
-                TV=tv,
-                TILE=TILE,
-                THREADS=TILE // PER_THREAD,
-                WIDE=MAX_SHIFTED,
-                num_warps=N_WARPS,
-                maxnreg=MAX_REGISTERS,
-            )
+        arguments = [a, b, mask.view(torch.uint8), support.view(torch.uint8), sums]
+        arguments += [mask.numel(), mask.shape[1], a.shape[2], *a.stride(), *b.stride(), *support.stride()]
+        options: dict[str, Any] = {"HAS_SUPPORT": has_support, "TV": tv, "TILE": TILE, "THREADS": TILE // PER_THREAD}
+        options |= {"WIDE": MAX_SHIFTED, "num_warps": N_WARPS, "maxnreg": MAX_REGISTERS}
+        launch(_kernel, (mask.numel(),), arguments, options, on_device=on_device_of(a))
     return sums
 
 

@@ -15,6 +15,7 @@ from trmon_client.core.column_schema import CLIP_STEMS, N_BINS
 from trmon_client.core.columns import Columns
 from trmon_client.core.histogram import ZERO_BIN, edges_on
 from trmon_client.core.inputs.checked_inputs import POLICIES, CheckedInputs, valid_tokens
+from trmon_client.core.kernel_launches import launch
 from trmon_client.core.reduction.sequences import NAMES, SUM_LOGP, SUM_SQ_LOGP, sequence_labels
 from trmon_client.core.reduction.token_terms import MAX_ABS_EXPONENT, RATIOS, ClipRange, k3, pairs_of, rollout_pair
 from trmon_client.core.triton_columns import kernel
@@ -101,21 +102,20 @@ def reduce_stretches(inputs: CheckedInputs, *, clip: ClipRange) -> StretchResult
     counts = torch.zeros((kernel.N_SHARDS, n_pairs, N_BINS), dtype=torch.int32, device=device)
     if n_sequences:
         arguments = list(_token_arguments(inputs))
-        with on_device_of(inputs.mask):
-            kernel.columns_kernel[grid](
-                *arguments,
-                *(edges_on(device, is_single=True), table, counts, n_sequences, horizon),
-                *(stride for array in arguments for stride in array.stride()),
-                THREE=len(inputs.logprobs) == len(POLICIES),
-                HAS_ADVANTAGES=inputs.advantages is not None,
-                CLIP_LOW=float(clip.low),
-                CLIP_HIGH=float(clip.high),
-                CLIP_DUAL=float(clip.dual),
-                N_TILES=n_tiles,
-                TILE=TILE,
-                THREADS=TILE // PER_THREAD,
-                num_warps=N_WARPS,
-            )
+        options = {
+            "THREE": len(inputs.logprobs) == len(POLICIES),
+            "HAS_ADVANTAGES": inputs.advantages is not None,
+            "CLIP_LOW": float(clip.low),
+            "CLIP_HIGH": float(clip.high),
+            "CLIP_DUAL": float(clip.dual),
+            "N_TILES": n_tiles,
+            "TILE": TILE,
+            "THREADS": TILE // PER_THREAD,
+            "num_warps": N_WARPS,
+        }
+        strides = [stride for array in arguments for stride in array.stride()]
+        given = [*arguments, edges_on(device, is_single=True), table, counts, n_sequences, horizon, *strides]
+        launch(kernel.columns_kernel, grid, given, options, on_device=on_device_of(inputs.mask))
     return StretchResults(table, counts)
 
 
