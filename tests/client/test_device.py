@@ -123,8 +123,14 @@ def with_turns(device: str) -> dict[str, Any]:
     return batch(device) | {"turn_offsets": [[0, T // 2]] * B}
 
 
+def with_ids(device: str) -> dict[str, Any]:
+    """Return the same with the ids of the tokens, and the ends of the responses as the engine names them."""
+    ids = torch.from_numpy(np.random.default_rng(1).integers(0, V, (B, T))).to(device)
+    return batch(device) | {"token_ids": ids, "finish_reasons": ["stop", "length", None, "abort", "stop"]}
+
+
 TURNS = {"name": "turns", "criteria": [], "turns": [{"statistic": "turn_mean_k3", "upper": 0.01}]}
-FORMS = [batch, labels_of_the_host, short_floats, packed, ragged, with_logits, with_turns]
+FORMS = [batch, labels_of_the_host, short_floats, packed, ragged, with_logits, with_turns, with_ids]
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -159,7 +165,7 @@ def test_compiled_kernels_find_the_same_without_waiting(form: Any, tmp_path: Pat
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("form", [batch, short_floats, packed, ragged])
+@pytest.mark.parametrize("form", [batch, short_floats, packed, ragged, with_ids])
 def test_the_recorder_holds_a_batch_of_the_device(form: Any, device: str, tmp_path: Path) -> None:
     given, recordings = form(device), tmp_path / "recordings"
     with Monitor(settings(tmp_path, record_dir=recordings)) as monitor, never_waiting(device):

@@ -186,6 +186,11 @@ def described_config(framework: str, config: Any, *, given: Any = None) -> dict[
     }
 
 
+def ids_like(ids: Any, mask: Any) -> Any | None:
+    """Return the ids of the sampled tokens if they have the shape of the mask; None otherwise."""
+    return ids if tuple(getattr(ids, "shape", ())) == tuple(mask.shape) else None
+
+
 def report_batch(monitor: Monitor | None, arguments: Callable[[], Mapping[str, Any] | None]) -> None:
     """Pass a batch to `log_batch`; no failure reaches the trainer. Args: arguments: computes them, None: no batch."""
     if monitor is not None:

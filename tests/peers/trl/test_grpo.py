@@ -15,6 +15,7 @@ from tests.client.trainer import spooled, steps
 from tests.peers.trl import tiny
 from tests.peers.trl.conftest import Received
 from trmon_client.core import wire
+from trmon_client.core.signals import batch_signals
 from trmon_client.integrations.trl import attach
 
 WITH_VLLM = {"sampler": tiny.noisy, "corrects": True}
@@ -259,3 +260,39 @@ def test_a_trainer_with_another_loss_is_attached_as_its_parent(
     received.train(tiny.grpo(tmp_path, kind=getattr(found, kind), num_iterations=2))
     assert received.keys == [(0, 0, 0, 1), (0, 1, 0, 1), (2, 0, 0, 1), (2, 1, 0, 1)]
     assert {columns.pairs for columns in received.columns} == {("staleness",)}
+
+
+def brevity(completions: list[str], **_: Any) -> list[float]:
+    """Return a second reward, larger for fewer words."""
+    return [1.0 / (1 + len(text.split())) for text in completions]
+
+
+def test_evaluations_rewards_by_function_and_what_is_read_from_ids_are_reported(
+    tmp_path: Path, received: Received
+) -> None:
+    given: dict[str, Any] = {"eval_strategy": "steps", "eval_steps": 2, "eval_dataset": tiny.prompts()}
+    trainer = tiny.grpo(tmp_path, **WITH_VLLM, beta=0.1, reward_funcs=[tiny.word_sum, brevity], **given)
+    received.train(trainer)
+    trained = [entry for entry in trainer.state.log_history if "loss" in entry]
+    evaluated = [entry for entry in trainer.state.log_history if "eval_loss" in entry]
+    for name, entries in (
+        ("rewards/word_sum/mean", trained),
+        ("rewards/brevity/mean", trained),
+        ("eval_reward", evaluated),
+        ("eval_rewards/brevity/mean", evaluated),
+        ("eval_completions/mean_length", evaluated),
+    ):
+        assert received.scalars(name) == {int(entry["step"]) - 1: entry[name] for entry in entries}, name
+    for entry, columns in zip(trained, received.columns, strict=True):
+        signals = batch_signals.compute(columns)
+        assert signals["length_limit_share"] == pytest.approx(entry["completions/clipped_ratio"])
+        assert signals["ref_kl_k3"] == pytest.approx(entry["kl"], rel=1e-3, abs=1e-9)
+        np.testing.assert_array_equal(columns["n_four_grams"], np.maximum(columns["n_tokens"] - 3, 0))
+
+
+def test_completions_that_trl_masks_because_they_were_cut_count_as_cut(tmp_path: Path, received: Received) -> None:
+    trainer = received.train(tiny.grpo(tmp_path, **WITH_VLLM, mask_truncated_completions=True))
+    shares = [entry["completions/clipped_ratio"] for entry in trainer.state.log_history if "loss" in entry]
+    assert max(shares) > 0
+    found = [batch_signals.compute(columns)["length_limit_share"] for columns in received.columns]
+    assert found == pytest.approx(shares)

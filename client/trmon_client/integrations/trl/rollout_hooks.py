@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
+import numpy as np
+
 from trmon_client.batch_decision import BatchDecision
 from trmon_client.config.settings import ClientSettings
-from trmon_client.integrations.framework_runs import Hook, pausing_hook, report_numbers, warn_once
+from trmon_client.integrations.framework_runs import Hook, ids_like, pausing_hook, report_numbers, warn_once
 from trmon_client.monitor import Monitor
 
 NAMES = ("loss", "grad_norm", "learning_rate", "entropy", "completions/clipped_ratio")
-PREFIXES = ("sampling/", "sample/staleness_")
+PREFIXES = ("sampling/", "sample/staleness_", "rewards/", "eval_")
 RENAMED = {"learning_rate": "lr"}
 SUMMARY = "train_runtime"
 """In what a Trainer logs at its end of the whole training, which belongs to no step."""
@@ -19,7 +21,7 @@ SCALARS_ONLY = "what it logs, without its sequences"
 
 
 def trainer_scalars(history: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the numbers of the newest entry of a trainer's log history; evaluations have other names."""
+    """Return the numbers of the newest entry of a trainer's log history that its batches do not give."""
     newest = history[-1] if history else {}
     return {
         RENAMED.get(name, name): value
@@ -78,6 +80,12 @@ class TrainingHooks:
         return self._monitor if self._trainer.model.training else None
 
     @property
+    def _logging_monitor(self) -> Monitor | None:
+        """The monitor, unless the trainer evaluates outside of a training."""
+        trainer = self._trainer
+        return self._monitor if trainer.model.training or getattr(trainer, "is_in_train", False) else None
+
+    @property
     def _chunks(self) -> int | None:
         """The number of micro-batches of this optimizer step; None for the last one of an epoch, which may be cut."""
         chunks = int(self._trainer.current_gradient_accumulation_steps)
@@ -90,7 +98,7 @@ class TrainingHooks:
 
     def _log(self, log: Hook, *args: Any, **kwargs: Any) -> Any:
         logged = log(*args, **kwargs)
-        if (monitor := self._training_monitor) is not None and self._trainer.state.is_world_process_zero:
+        if (monitor := self._logging_monitor) is not None and self._trainer.state.is_world_process_zero:
             monitor.error_guard.guard(lambda: self._log_scalars(monitor), otherwise=None)
         return logged
 
@@ -121,10 +129,18 @@ class ScalarHooks(TrainingHooks):
 
 
 REWARDS, GROUP_IDS, OLD_LOGPS = "trmon_rewards", "trmon_group_ids", "trmon_old_logps"
+TRUNCATED = "trmon_truncated"
+
+
+def end_tokens(trainer: Any) -> set[int]:
+    """Return the tokens that end a completion, and padding, after which TRL does not take it for cut."""
+    ends = getattr(trainer, "eos_token_ids", None) or [getattr(trainer, "eos_token_id", None)]
+    padding = getattr(trainer, "pad_token_id", getattr(getattr(trainer, "_tokenizer", None), "pad_token_id", None))
+    return {token for token in (*ends, padding) if token is not None}
 
 
 class RolloutLabels:
-    """Collects while a trainer generates rollouts; `rewards`, by function, is set by the wrapped method."""
+    """Collects while a trainer generates rollouts; `rewards`, by function, and `completions`, lists of ids, are set."""
 
     def __init__(self, trainer: Any) -> None:
         self._trainer = trainer
@@ -134,6 +150,7 @@ class RolloutLabels:
     def begin(self) -> None:
         """Forget the previous rollouts."""
         self.rewards: Any = None
+        self.completions: Any = None
         self._first_score: Any = None
 
     def note_score(self, score: Any) -> None:
@@ -156,6 +173,9 @@ class RolloutLabels:
         first = trainer.accelerator.process_index * n_rows
         local = slice(first, first + n_rows)
         labels = {REWARDS: rewards[local], GROUP_IDS: groups[local]}
+        if self.completions is not None and (ends := end_tokens(trainer)):
+            cut = np.array([bool(ids) and ids[-1] not in ends for ids in self.completions])
+            labels[TRUNCATED] = torch.from_numpy(cut).to(rewards.device)
         if "old_logps" in rollouts:
             labels[OLD_LOGPS] = self._first_score[0]
         self.begin()
@@ -276,6 +296,7 @@ class RolloutHooks(TrainingHooks):
 
     def _calculate_rewards(self, calculate: Hook, *args: Any, **kwargs: Any) -> Any:
         self._labels.rewards = rewards = calculate(*args, **kwargs)
+        self._labels.completions = kwargs.get("completion_ids_list", args[3] if len(args) > 3 else None)
         return rewards
 
     def _compute_loss(self, compute: Hook, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
@@ -320,6 +341,9 @@ class RolloutHooks(TrainingHooks):
             # TRL itself takes pi for pi_old where it has not scored the rollouts before; without mu that says nothing.
             old_logprobs=pi if old is None and mu is not None else old,
             logprobs=pi,
+            ref_logprobs=inputs.get("ref_per_token_logps"),
+            token_ids=ids_like(inputs.get("completion_ids"), mask),
+            truncated=inputs.get(TRUNCATED),
             mask=mask * inputs["tool_mask"] if "tool_mask" in inputs else mask,
             advantages=inputs["advantages"],
             rewards=inputs.get(REWARDS),

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from trmon_client.integrations.framework_runs import Hook, hook_fitting, pausing_hook, report_batch
+from trmon_client.integrations.framework_runs import Hook, hook_fitting, ids_like, pausing_hook, report_batch
 from trmon_client.monitor import Monitor
 
 
@@ -40,6 +40,7 @@ def verl_arguments(
         # In bypass mode verl takes the sampler's log-probs for pi_old, which says nothing.
         "old_logprobs": None if correction.get("bypass_mode", False) else column("old_log_probs"),
         "mask": mask,
+        "token_ids": ids_like(column("responses"), mask),
         "advantages": column("advantages"),
         "rewards": None if scores is None else scores.sum(-1),
         "group_ids": uids if (uids := labels.get("uid")) is None or rows is None else uids[rows],
