@@ -52,6 +52,11 @@ def blocks(*languages: str) -> Iterator[Block]:
                 yield Block(str(path.relative_to(ROOT)), line, language, text, section)
 
 
+def holding(text: str) -> list[Block]:
+    """Return the blocks of Python that hold a text."""
+    return [block for block in blocks("python") if text in block.text]
+
+
 def _language_of(text: str) -> str:
     if COMMAND.match(text):
         return "sh"

@@ -46,12 +46,14 @@ ELSEWHERE = {
     ("python.md", "python"): "tests/docs/test_python.py",
     ("queries.md", "python"): "tests/docs/test_queries.py",
     ("queries.md", "sql"): "tests/docs/test_queries.py",
-    ("trl.md", "python"): "tests/peers/trl/test_page.py",
-    ("README.md", "python"): "tests/peers/trl/test_page.py",
 }
-"""The test that runs the blocks of a page in a language; of the README those for TRL, the others are run here, too."""
-IN_PEERS = "transformers", "lightning", "integrations.trl"
-"""What blocks import that only environments of `make peers` have: tests/peers/*/test_page.py."""
+"""The test that runs the blocks of a page in a language."""
+IN_PEERS = {
+    "attach(trainer, ": "tests/peers/trl/test_page.py",
+    "integrations.transformers": "tests/peers/transformers/test_page.py",
+    "integrations.lightning": "tests/peers/lightning/test_page.py",
+}
+"""The tests of `make peers` that run blocks by what these hold."""
 NEEDS = re.compile(
     r"\bneeds? (?:an? )?(cluster|GPUs?|Docker|systemd|PostgreSQL|S3|server|spare database|Alertmanager)\b"
 )
@@ -68,10 +70,8 @@ B, T, V = 4, 6, 16
 
 
 def is_run_elsewhere(block: Block) -> bool:
-    """Return whether another test runs a block: only the README has some of both."""
-    if block.page == "README.md":
-        return "integrations.trl" in block.text
-    return (Path(block.page).name, block.language) in ELSEWHERE
+    """Return whether another test runs a block."""
+    return (Path(block.page).name, block.language) in ELSEWHERE or any(text in block.text for text in IN_PEERS)
 
 
 def needs(block: Block) -> bool:
@@ -80,8 +80,7 @@ def needs(block: Block) -> bool:
 
 
 PYTHON = [block for block in blocks("python") if not is_run_elsewhere(block)]
-PEERS = [block for block in PYTHON if any(f"{name}" in block.text for name in IN_PEERS)]
-HERE = [block for block in PYTHON if block not in PEERS and not needs(block)]
+HERE = [block for block in PYTHON if not needs(block)]
 COMMANDS = {line: block for block in blocks("sh") for line in lines(block)}
 
 
@@ -173,6 +172,7 @@ def prepared(url: str, *, is_packed: bool) -> dict[str, Any]:
         "model": model, "ids": tokens, "completions": ["a"] * B, "batch": {"advantages": torch.ones(B)},
         "clipped_loss": lambda logprobs, batch: (logprobs * batch["mask"]).sum(1),
         "rollout_ids": tokens[..., None, None], "train_ids": tokens[..., None, None], "metrics": {"reward": 0.5},
+        "path": "/runs/a/checkpoint-1",
         "mu_shard": logits, "pi_shard": logits, "tensor_parallel_group": None,
         "old_hidden": torch.randn(B, T, 8), "hidden": torch.randn(B, T, 8), "old_head": torch.nn.Linear(8, V),
         "head": torch.nn.Linear(8, V), "model_logprobs": lambda row: row,
@@ -280,7 +280,7 @@ def test_the_rules_of_the_page_are_rules_and_their_tests_pass(place: Path) -> No
     assert run_here("rules", "test", "tests.yaml").exit_code == 0
 
 
-@pytest.mark.parametrize("block", [block for block in PYTHON if block not in HERE and block not in PEERS], ids=str)
+@pytest.mark.parametrize("block", [block for block in PYTHON if block not in HERE], ids=str)
 def test_what_a_block_for_another_machine_imports_is_there(block: Block) -> None:
     assert needs(block)
     found = re.findall(r"from (trmon_client\.integrations\.\w+) import (\w+)", block.text)
@@ -289,7 +289,7 @@ def test_what_a_block_for_another_machine_imports_is_there(block: Block) -> None
         assert pkgutil.resolve_name(f"{module}:{name}")
 
 
-@pytest.mark.parametrize("block", PEERS, ids=str)
-def test_a_block_that_needs_a_framework_is_run_by_a_test_of_its_own(block: Block) -> None:
-    name = next(name for name in IN_PEERS if name in block.text).removeprefix("integrations.")
-    assert f'"{Path(block.page).name}"' in (ROOT / f"tests/peers/{name}/test_page.py").read_text()
+@pytest.mark.parametrize(("text", "test"), IN_PEERS.items())
+def test_the_tests_of_peers_run_such_blocks(text: str, test: str) -> None:
+    assert [block for block in blocks("python") if text in block.text]
+    assert f'holding("{text}")' in (ROOT / test).read_text()

@@ -1,4 +1,4 @@
-"""The code for Lightning in docs/integrations/"scalars.md", run."""
+"""The code for Lightning on all pages, run."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import httpx
 import pytest
 from lightning import pytorch as lightning
 
-from tests.docs.code_blocks import blocks
+from tests.docs.code_blocks import holding
 from tests.fixtures.waiting import eventually
 from tests.peers.lightning.test_callback import DataLoader, Line, torch
 
-(BLOCK,) = (block for block in blocks("python") if block.page.endswith("scalars.md") and ".lightning" in block.text)
+(BLOCK,) = holding("integrations.lightning")
 
 
 def test_the_code_of_the_page_reports_a_run(

@@ -1,4 +1,4 @@
-"""The code for transformers in docs/integrations/"scalars.md", run."""
+"""The code for transformers on all pages, run."""
 
 from __future__ import annotations
 
@@ -10,13 +10,11 @@ import pytest
 import torch
 from transformers import Trainer, TrainingArguments
 
-from tests.docs.code_blocks import blocks
+from tests.docs.code_blocks import holding
 from tests.fixtures.waiting import eventually
 
 RUN = "/api/v1/runs/math/qwen3-8b-grpo"
-NAMED, MADE = (
-    block for block in blocks("python") if block.page.endswith("scalars.md") and ".transformers" in block.text
-)
+NAMED, MADE = holding("integrations.transformers")
 
 
 class Line(torch.nn.Linear):
