@@ -120,7 +120,10 @@ def _timed(browser: Browser, service: ServiceProcess, path: str, ready: str) -> 
 
 
 def _wait_until_idle(service: ServiceProcess) -> None:
-    """Wait until the service and its worker, which loads every run, rest."""
+    """Wait until the longest run is judged, which a worker does last, and the service and its worker rest."""
+    with service.client() as client:
+        while client.get(f"/api/v1/runs/{LONG}").json()["status"]["judged_step"] is None:
+            time.sleep(1.0)
     used, before = 0.0, -math.inf
     while used - before > REST_SHARE:
         before = used
