@@ -1,7 +1,7 @@
 // Whether no receiver is known to deliver alerts.
 
 import { get } from "./api.js";
-import { h } from "./dom.js";
+import { displayed, h } from "./dom.js";
 
 /** Return words that say why alerts are shown on the page only; they stay hidden where nothing keeps them from people.
  *  They come late, and are to be put where nothing moves by them. */
@@ -11,6 +11,7 @@ export function unsentLine() {
     line.hidden = !problem;
     line.textContent = line.title = `Alerts are shown on this page only: ${problem}. docs/alerts.md says how to configure one.`;
   };
-  get("/deliveries/receivers").then(fill, () => {}); // A view that is shown without it lacks nothing else.
+  const asked = displayed().then(() => get("/deliveries/receivers")); // After what the view is opened for.
+  asked.then(fill, () => {}); // A view that is shown without it lacks nothing else.
   return line;
 }
