@@ -19,6 +19,7 @@ from tests.fixtures.running_service import OwnRun, own_run
 from tests.fixtures.waiting import eventually
 from trmon.api.signals import FORMATS
 from trmon.domain.signals.derived_signals import DERIVED
+from trmon.store.repositories.signals import NAMED_BATCHES
 from trmon_client.core import wire
 from trmon_client.core.signals.catalogue import SIGNALS, TRAINER_SCALARS
 
@@ -124,3 +125,20 @@ def test_without_pyarrow_the_other_formats_are_named(trained: OwnRun, monkeypatc
     assert (refused.status_code, refused.json()["field"]) == (400, "format")
     assert "pip install 'trmon[export]'; json and csv do not" in refused.json()["detail"]
     assert fine.status_code == 200
+
+
+def test_scalars_have_the_meaning_of_their_names_also_those_of_old_steps(run: OwnRun) -> None:
+    """An evaluation of the first step is older than the steps whose names the list of a run holds."""
+    steps = range(NAMED_BATCHES + 40)
+    usual = {"rewards/format/mean": 0.9, "grad_norm": 1.0, "frac_reward_zero_std": 0.0}
+    first = usual | {"eval_rewards/format/mean": 0.5, "rewards/a,b/mean": 0.1}
+    sent = (wire.Scalars(**ORIGIN, sequence=step, step=step, values=usual if step else first) for step in steps)
+    run.send(*sent, wire.Finish(**ORIGIN, sequence=len(steps)))
+    eventually(lambda: run.get()["status"]["judged_step"], lambda step: step == steps[-1])
+    assert "eval_rewards/format/mean" not in run.get("/signals/names")
+    assert run.get("/signals/scalars") == [
+        {"name": "eval_rewards/format/mean", "part": "evaluation", "words": "format", "signal": None},
+        {"name": "rewards/format/mean", "part": "reward", "words": "format", "signal": None},
+    ]
+    found = read(run, "names=eval_rewards/format/mean&statistics=max").json()
+    assert found["signals"]["eval_rewards/format/mean"]["max"][0] == 0.5

@@ -81,6 +81,7 @@ SCALARS = [
         "signal": "response_length_mean",
     },
     {"name": "val-core/gsm8k/acc/mean@4", "part": "evaluation", "words": "gsm8k/acc/mean@4", "signal": None},
+    {"name": "eval_loss", "part": "evaluation", "words": "evaluation", "signal": "loss"},
     *({"name": f"rewards/f{i}/mean", "part": "reward", "words": f"f{i}", "signal": None} for i in range(40)),
     {"name": "batch/termination_reason/env_done", "part": "finish", "words": "env_done", "signal": None},
 ]
@@ -105,6 +106,7 @@ def test_scalars_are_drawn_by_what_their_names_mean(evaluate: Evaluate) -> None:
     assert drawn["Evaluation"] == ["gsm8k/acc/mean@4"]
     assert drawn["Response length"] == ["mean", "evaluation"]
     assert drawn["How responses end"] == ["at the limit", "env_done"]
+    assert drawn["Evaluation: loss"] == [""]
     rewards = ["Reward by function", "Reward by function, 2", "Reward by function, 3"]
     assert [title for title in drawn if title.startswith("Reward by")] == rewards
     assert [label for title in rewards for label in drawn[title]] == [f"f{i}" for i in range(18)]

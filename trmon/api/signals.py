@@ -172,7 +172,9 @@ def list_scalars(key: Named, access: Reader, service: Service) -> list[ScalarInf
     """List the trainer's scalars in all of a run's history that have a meaning by their names, with it."""
     signals, run = service.store.signals, service.store.runs.get(key, access=access)
     names = {*signals.names(run.id, access=access), *signals.recorded_names(run.id, access=access)}
-    return [ScalarInfo.from_fields(scalar, part=scalar.part.value) for scalar in named_scalars(names)]
+    # A series is asked for by names between commas.
+    scalars = (scalar for scalar in named_scalars(names) if "," not in scalar.name)
+    return [ScalarInfo.from_fields(scalar, part=scalar.part.value) for scalar in scalars]
 
 
 @router.get(

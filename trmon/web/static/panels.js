@@ -173,17 +173,19 @@ export function signalsOf(names, evidence, scalars = []) {
     const signal = of.find((name) => evidence.includes(name) && given(name)) ?? of.find(given);
     return signal && { name: given(signal), signal, label };
   };
+  const evaluations = scalars.filter(({ part, signal }) => part === "evaluation" && signal);
   const taken = new Set();
   const evaluated = (lines) =>
-    scalars.filter(({ name, part, signal }) => part === "evaluation" && signal && lines.some((line) => line.signal === signal) && !taken.has(name) && taken.add(name));
+    evaluations.filter(({ name, signal }) => lines.some((line) => line.signal === signal) && !taken.has(name) && taken.add(name));
   const panels = PANELS.flatMap((panel) => {
     const lines = panel.lines.map(draw).filter(Boolean);
     const parts = scalars.filter(({ part, signal }) => part === panel.part && !signal);
     const others = [...parts, ...evaluated(lines)].map(({ name, words }) => ({ name, signal: name, label: words }));
     return charts(panel, [...lines, ...others]);
   });
+  const others = evaluations.filter(({ name }) => !taken.has(name)).slice(0, MOST_LINES).map(ofEvaluation);
   const shown = evidence.filter(given).map((name) => panels.find((panel) => panel.means.includes(name)) ?? ofOne(given(name), name));
-  return [...new Set([...shown, ...panels])];
+  return [...new Set([...shown, ...panels, ...others])];
 }
 
 /** Return a panel for so many lines, or several whose titles count. */
@@ -202,6 +204,14 @@ const ofOne = (name, signal) => ({
   lines: [{ name, signal, label: "" }],
   names: [name],
   means: [name, signal],
+});
+
+const ofEvaluation = ({ name, signal }) => ({
+  title: `Evaluation: ${signalWords(signal)}`,
+  lines: [{ name, signal: name, label: "" }],
+  names: [name],
+  means: [name],
+  sparse: true,
 });
 
 const FORMS = [
