@@ -88,6 +88,7 @@ class BackgroundTasks:
 
 
 _TASKS = BackgroundTasks()
+_KERNELS: dict[int, Any] = {}
 
 
 def imported(name: str) -> ModuleType:
@@ -115,6 +116,8 @@ def launch(
         stand_ins = [StandIn.of(argument) for argument in arguments]
         kind = tuple(one if isinstance(one, StandIn) else _kind_of(one) for one in stand_ins)
         device = next(str(one.device) for one in arguments if is_tensor(one))
+        # Kept, so that no other kernel gets its id; to hash it Triton would hash its source.
+        _KERNELS[id(kernel)] = kernel
         key = id(kernel), device, kind, tuple(options.items())
         _TASKS.done(key, lambda: _compile(kernel, grid, stand_ins, options, on_device))
     with on_device():
