@@ -44,7 +44,7 @@ OPCODES = {
     "exponential, logarithm, reciprocal": ("MUFU",),
     "to or from 64 bits": ("F2F", "I2F", "F2I"),
     "exchange between threads": ("SHFL", "REDUX", "VOTE", "BAR", "LDS", "STS", "LDSM", "STSM"),
-    "memory": ("LDG", "STG", "RED", "ATOM", "LDL", "STL", "LD", "ST"),
+    "memory": ("LDG", "STG", "RED", "REDG", "ATOM", "ATOMG", "LDL", "STL", "LD", "ST"),
 }
 
 
@@ -75,24 +75,23 @@ class Kernel:
 def columns_kernel(*, three: bool, advantages: bool, dtype: str = "fp32") -> Kernel:
     """Return the kernel of the columns for a long batch with a bool mask; advantages are of sequences."""
     strides = ("first", "second", "third", "mask", "advantage")
-    constants: dict[str, Any] = {"THREE": three, "HAS_ADVANTAGES": advantages, "N_TILES": reduce.LONG}
+    constants: dict[str, Any] = {
+        "THREE": three,
+        "ADVANTAGES": "sequence" if advantages else "none",
+        "N_TILES": reduce.LONG,
+    }
     constants |= {"CLIP_LOW": 0.2, "CLIP_HIGH": 0.2, "CLIP_DUAL": 3.0}
     constants |= {"TILE": reduce.TILE, "THREADS": reduce.TILE // reduce.PER_THREAD}
     constants |= {f"{name}_step": 1 for name in strides}
     signature = {f"{name}_ptr": f"*{dtype}" for name in ("first", "second", "third")}
-    signature |= {"mask_ptr": "*u8", "advantage_ptr": "*fp32" if advantages else "*u8", "edges_ptr": "*fp32"}
+    signature |= {"mask_ptr": "*u8", "advantage_ptr": "*u8", "edges_ptr": "*fp32"}
     signature |= {"table_ptr": "*fp64", "counter_ptr": "*i32", "n_sequences": "i32", "horizon": "i32"}
     signature |= {f"{name}_row": "i32" for name in strides}
     aligned = [name for name in signature if name != "n_sequences"]
-    if advantages:
-        # One number for all tokens of a sequence: rows of one, expanded.
-        constants |= {"advantage_row": 1}
-        del signature["advantage_row"], constants["advantage_step"]
-        signature["advantage_step"] = "i32"
-        aligned = [name for name in aligned if name != "advantage_row"] + ["advantage_step"]
     n_policies, n_tokens = 3 if three else 2, reduce.LONG * reduce.TILE
-    n_rows = len(kernel.names_of_sums(("rollout_logprobs", "old_logprobs", "logprobs")[:n_policies]))
-    n_rows += len(kernel.names_of_maxima(("rollout_logprobs", "old_logprobs", "logprobs")[:n_policies])) + 1
+    policies = ("rollout_logprobs", "old_logprobs", "logprobs")[:n_policies]
+    n_rows = len(kernel.names_of_sums(policies, advantages=constants["ADVANTAGES"]))
+    n_rows += len(kernel.names_of_maxima(policies)) + 1
     least = n_policies * 4 + 1
     return Kernel(
         f"columns of {'three' if three else 'two'} policies{' and advantages' if advantages else ''}",

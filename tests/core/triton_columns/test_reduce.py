@@ -244,15 +244,19 @@ def test_one_policy_has_no_pair_and_needs_no_kernel() -> None:
     equal(*both({"logprobs": logp, "mask": logp < 0}))
 
 
-def test_joining_the_stretches_reads_no_value_of_the_device() -> None:
+@pytest.mark.parametrize("with_advantage", ["none", "sequence", "token"])
+def test_joining_the_stretches_reads_no_value_of_the_device(with_advantage: str) -> None:
     shape, n_stretches = (4, 4096), 2
     # Tensors of this device have no values: reading one raises.
-    given = {name: torch.empty(shape, device="meta") for name in (*LOGPROBS, "advantages")}
+    given = {name: torch.empty(shape, device="meta") for name in LOGPROBS}
+    if with_advantage != "none":
+        given["advantages"] = torch.empty(shape if with_advantage == "token" else shape[:1], device="meta")
     versions = torch.empty(shape, dtype=torch.int64, device="meta")
     inputs = check_inputs(**given, versions=versions, mask=torch.empty(shape, dtype=torch.bool, device="meta"))
     from trmon_client.core.triton_columns import kernel, reduce
 
-    n_rows = len(kernel.names_of_sums(LOGPROBS)) + len(kernel.names_of_maxima(LOGPROBS)) + 1
+    summed = kernel.names_of_sums(LOGPROBS, advantages=with_advantage)
+    n_rows = len(summed) + len(kernel.names_of_maxima(LOGPROBS)) + 1
     stored = reduce.StretchResults(
         torch.empty((n_rows, shape[0], n_stretches), dtype=torch.float64, device="meta"),
         torch.empty((kernel.N_SHARDS, 3, N_BINS), dtype=torch.int32, device="meta"),
@@ -271,7 +275,7 @@ def test_kernels_are_launched_on_the_device_of_their_tensors(monkeypatch: pytest
         return nullcontext()
 
     monkeypatch.setattr(torch.cuda, "device", device)
-    with on_device_of(SimpleNamespace(is_cuda=True, device="cuda:1")), on_device_of(torch.zeros(1)):
+    with on_device_of(SimpleNamespace(is_cuda=True, device="cuda:1"))(), on_device_of(torch.zeros(1))():
         assert entered == ["cuda:1"]
 
 
@@ -307,7 +311,7 @@ def test_an_unknown_backend_is_rejected_by_name() -> None:
 COMPILE = """
 from trmon_client.core.triton_columns import kernel, reduce
 
-constants = {"THREE": True, "HAS_ADVANTAGES": True, "CLIP_LOW": 0.2, "CLIP_HIGH": 0.2, "CLIP_DUAL": 3.0}
+constants = {"THREE": True, "ADVANTAGES": "token", "CLIP_LOW": 0.2, "CLIP_HIGH": 0.2, "CLIP_DUAL": 3.0}
 constants |= {"N_TILES": reduce.SHORT, "TILE": reduce.TILE, "THREADS": reduce.TILE // reduce.PER_THREAD}
 types = dict.fromkeys(("n_sequences", "horizon"), "i32") | {"table_ptr": "*fp64", "counter_ptr": "*i32"}
 types |= {"mask_ptr": "*u8", "advantage_ptr": "*fp32", "edges_ptr": "*fp32"}

@@ -22,6 +22,7 @@ from trmon_client.core.triton_columns.token_terms import (
     pair_terms,
     policy_of,
     policy_terms,
+    ratio_counts,
     sequence_counts,
     wide_probability,
     with_tile_of_zeros,
@@ -48,13 +49,20 @@ SEQUENCE_COUNTS: tuple[str, ...] = (
     *("n_tokens", "n_invalid", "n_mu_zero", "n_saturated", "n_clamped"),
     *("n_mu_zero_unlikely", "n_unlikely", "n_positive"),
 )
-CLIP_COUNTS: tuple[str, ...] = (*CLIP_STEMS, "unused_count")
-"""Counts by the sign of the advantage; without advantages all 0."""
+CLIP_COUNTS: dict[str, tuple[str, ...]] = {
+    "none": (),
+    "sequence": ("n_above", "n_below", "n_far", "unused_count"),
+    "token": (*CLIP_STEMS, "unused_count"),
+}
+"""Counts of the clipped pair's ratios, by what has an advantage: of tokens by its sign, of sequences that is known."""
 SEQUENCE_SUMS: tuple[str, ...] = ("sum_abs_is_dev", "sum_advantage")
 
 
-def names_of_sums(policies: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the rows that are summed over the stretches of a sequence, which come first."""
+def names_of_sums(policies: tuple[str, ...], *, advantages: str) -> tuple[str, ...]:
+    """Return the rows that are summed over the stretches of a sequence, which come first.
+
+    Args: advantages: what has one, a key of `CLIP_COUNTS`.
+    """
     pairs = pairs_of(policies)
     return (
         *(f"{pair}_{stem}" for pair in pairs for stem in PAIR_SUMS),
@@ -62,7 +70,7 @@ def names_of_sums(policies: tuple[str, ...]) -> tuple[str, ...]:
         *(f"{policy}_{stem}" for policy in policies for stem in POLICY_SUMS),
         *(f"{policy}_{stem}" for policy in policies for stem in MOMENTS),
         *SEQUENCE_COUNTS,
-        *CLIP_COUNTS,
+        *CLIP_COUNTS[advantages],
         *SEQUENCE_SUMS,
         "n_zero_tail",
     )
@@ -82,7 +90,6 @@ _N_SHARDS, _N_COUNTERS = tl.constexpr(N_SHARDS), tl.constexpr(N_BINS)
 _N_PAIR_SUMS, _N_PAIR_MAXIMA = tl.constexpr(len(PAIR_SUMS)), tl.constexpr(len(PAIR_MAXIMA))
 _N_POLICY_SUMS = tl.constexpr(len(POLICY_SUMS))
 _N_COUNTS, _N_SUMS = tl.constexpr(len(SEQUENCE_COUNTS)), tl.constexpr(len(SEQUENCE_SUMS))
-_N_CLIP_COUNTS = tl.constexpr(len(CLIP_COUNTS))
 _INFINITY = tl.constexpr(float("inf"))
 _MAX_LOGPROB = tl.constexpr(MAX_LOGPROB)
 
@@ -96,7 +103,7 @@ def columns_kernel(
     n_sequences, horizon,
     first_row, first_step, second_row, second_step, third_row, third_step,
     mask_row, mask_step, advantage_row, advantage_step,
-    THREE: tl.constexpr, HAS_ADVANTAGES: tl.constexpr,
+    THREE: tl.constexpr, ADVANTAGES: tl.constexpr,
     CLIP_LOW: tl.constexpr, CLIP_HIGH: tl.constexpr, CLIP_DUAL: tl.constexpr,
     N_TILES: tl.constexpr, TILE: tl.constexpr, THREADS: tl.constexpr,
 ):  # fmt: skip
@@ -107,7 +114,7 @@ def columns_kernel(
     two_sums, two_p, two_pp = _no_policy_terms(THREADS)
     three_sums, three_p, three_pp = _no_policy_terms(THREADS)
     counts = tl.zeros([THREADS, _N_COUNTS], tl.float32)
-    clips = tl.zeros([THREADS, _N_CLIP_COUNTS], tl.float32)
+    clips = tl.zeros([THREADS, 8 if ADVANTAGES == "token" else 4], tl.float32)
     sums = tl.zeros([THREADS, _N_SUMS], tl.float32)
     zero_tail = tl.full([], 0.0, tl.float32)
     # Of two policies the first pair is the only one; of three it is mismatch.
@@ -118,14 +125,15 @@ def columns_kernel(
     for tile in range(N_TILES):
         index = (stretch * N_TILES + tile) * TILE + tl.arange(0, TILE)
         offset = index.to(tl.int64)
-        counted = index < horizon
-        counted &= tl.load(mask_ptr + sequence * mask_row + offset * mask_step, mask=counted, other=0) != 0
-        first = load(first_ptr + sequence * first_row + offset * first_step, counted)
-        second = load(second_ptr + sequence * second_row + offset * second_step, counted)
+        # Read whether they count or not, several at a time: what is read must not depend on the mask.
+        inside = index < horizon
+        counted = inside & (tl.load(mask_ptr + sequence * mask_row + offset * mask_step, mask=inside, other=0) != 0)
+        first = load(first_ptr + sequence * first_row + offset * first_step, inside)
+        second = load(second_ptr + sequence * second_row + offset * second_step, inside)
         valid = counted & is_within_bounds(first) & is_within_bounds(second)
         third = second
         if THREE:
-            third = load(third_ptr + sequence * third_row + offset * third_step, counted)
+            third = load(third_ptr + sequence * third_row + offset * third_step, inside)
             valid &= is_within_bounds(third)
 
         one, two = policy_of(first, valid), policy_of(second, valid)
@@ -154,9 +162,12 @@ def columns_kernel(
             is_dev = is_deviation(rho, first_d, clipped, staleness_d, total_dev, d, dev)
 
         advantage = tl.zeros_like(d)
-        if HAS_ADVANTAGES:
-            advantage = load(advantage_ptr + sequence * advantage_row + offset * advantage_step, valid).to(tl.float32)
+        if ADVANTAGES == "token":
+            given = load(advantage_ptr + sequence * advantage_row + offset * advantage_step, inside).to(tl.float32)
+            advantage = tl.where(valid, given, 0.0)
             clips += added_rows(clip_counts(clipped, advantage, valid, CLIP_LOW, CLIP_HIGH, CLIP_DUAL), THREADS)
+        if ADVANTAGES == "sequence":
+            clips += added_rows(ratio_counts(clipped, CLIP_LOW, CLIP_HIGH, CLIP_DUAL), THREADS)
         counts += added_rows(sequence_counts(one, two, positive, d, counted, valid), THREADS)
         zero_tail = with_tile_of_zeros(zero_tail, valid & (one[0] == 0.0), counted, index)
         sums += added_rows(tl.join(is_dev, advantage), THREADS)
@@ -183,7 +194,8 @@ def columns_kernel(
     if THREE:
         table_ptr = _store_sum(_store_sum(table_ptr, stride, three_p), stride, three_pp)
     table_ptr = _store_sums(table_ptr, stride, counts)
-    table_ptr = _store_sums(table_ptr, stride, clips)
+    if ADVANTAGES != "none":
+        table_ptr = _store_sums(table_ptr, stride, clips)
     table_ptr = _store_sums(table_ptr, stride, sums)
     tl.store(table_ptr, zero_tail.to(tl.float64))
     table_ptr += stride

@@ -17,7 +17,16 @@ from trmon_client.core.histogram import ZERO_BIN, edges_on
 from trmon_client.core.inputs.checked_inputs import POLICIES, CheckedInputs, valid_tokens
 from trmon_client.core.kernel_launches import launch
 from trmon_client.core.reduction.sequences import NAMES, SUM_LOGP, SUM_SQ_LOGP, sequence_labels
-from trmon_client.core.reduction.token_terms import MAX_ABS_EXPONENT, RATIOS, ClipRange, k3, pairs_of, rollout_pair
+from trmon_client.core.reduction.token_terms import (
+    MAX_ABS_EXPONENT,
+    RATIOS,
+    ClipRange,
+    ClipTokens,
+    k3,
+    pairs_of,
+    rollout_pair,
+    times,
+)
 from trmon_client.core.triton_columns import kernel
 from trmon_client.core.triton_functions import on_device_of
 
@@ -56,7 +65,8 @@ def reduce_on_device(inputs: CheckedInputs, *, clip: ClipRange) -> Columns:
 def columns_of_stretches(inputs: CheckedInputs, found: StretchResults) -> Columns:
     """Return the columns from what is known of each stretch, without a synchronisation. Overwrites the table."""
     policies = tuple(inputs.logprobs)
-    pairs, summed, highest = pairs_of(policies), kernel.names_of_sums(policies), kernel.names_of_maxima(policies)
+    pairs, highest = pairs_of(policies), kernel.names_of_maxima(policies)
+    summed = kernel.names_of_sums(policies, advantages=_with_advantage(inputs))
     _begin_prefixes_at_the_sequence(found.table, n_sums=len(summed), n_pairs=len(pairs))
     # Empty the tail of zeros of each stretch that a later one ends with a token that is not zero.
     n_tokens, n_invalid, n_zero = (found.table[summed.index(name)] for name in ("n_tokens", "n_invalid", "n_mu_zero"))
@@ -97,14 +107,15 @@ def reduce_stretches(inputs: CheckedInputs, *, clip: ClipRange) -> StretchResult
     n_tiles = SHORT if horizon <= SHORT * TILE else LONG
     grid = (n_sequences, triton.cdiv(horizon, n_tiles * TILE))
     policies = tuple(inputs.logprobs)
-    n_rows = len(kernel.names_of_sums(policies)) + len(kernel.names_of_maxima(policies)) + 1
+    n_sums = len(kernel.names_of_sums(policies, advantages=_with_advantage(inputs)))
+    n_rows = n_sums + len(kernel.names_of_maxima(policies)) + 1
     table = torch.empty((n_rows, *grid), dtype=torch.float64, device=device)
     counts = torch.zeros((kernel.N_SHARDS, n_pairs, N_BINS), dtype=torch.int32, device=device)
     if n_sequences:
         arguments = list(_token_arguments(inputs))
         options = {
             "THREE": len(inputs.logprobs) == len(POLICIES),
-            "HAS_ADVANTAGES": inputs.advantages is not None,
+            "ADVANTAGES": _with_advantage(inputs),
             "CLIP_LOW": float(clip.low),
             "CLIP_HIGH": float(clip.high),
             "CLIP_DUAL": float(clip.dual),
@@ -120,16 +131,17 @@ def reduce_stretches(inputs: CheckedInputs, *, clip: ClipRange) -> StretchResult
 
 
 def _token_arguments(inputs: CheckedInputs) -> Iterator[Array]:
-    """Yield three log-probs, the mask and the advantages as [B, T]; absent ones are represented by another."""
+    """Yield three log-probs, the mask and the tokens' advantages, [B, T]; absent ones are represented by another."""
     given = [inputs.logprobs[name] for name in POLICIES if name in inputs.logprobs]
     yield from (given[0], given[1], given[-1])
     mask = inputs.mask.view(torch.uint8)
     yield mask
-    if inputs.advantages is None:
-        yield mask
-    else:
-        advantages = inputs.advantages if inputs.advantages.ndim == 2 else inputs.advantages[:, None]
-        yield advantages.expand(inputs.mask.shape)
+    yield inputs.advantages if inputs.advantages is not None and inputs.advantages.ndim == 2 else mask
+
+
+def _with_advantage(inputs: CheckedInputs) -> str:
+    """Return what has an advantage, a key of `kernel.CLIP_COUNTS`."""
+    return "none" if inputs.advantages is None else "token" if inputs.advantages.ndim == 2 else "sequence"
 
 
 def _begin_prefixes_at_the_sequence(table: Array, *, n_sums: int, n_pairs: int) -> None:
@@ -169,7 +181,10 @@ def _sequence_columns(inputs: CheckedInputs, by_row: dict[str, Array]) -> dict[s
         found["n_prob_diff_half"] = by_row[f"{rollout_pair(pairs_of(policies))}_n_prob_diff_half"]
     if len(policies) == len(POLICIES):
         found["sum_abs_is_dev"] = by_row["sum_abs_is_dev"]
-    if inputs.advantages is not None:
+    if inputs.advantages is not None and "n_above" in by_row:
+        tokens = ClipTokens(by_row["n_above"], by_row["n_below"], by_row["n_far"], by_row["n_tokens"])
+        found |= tokens.columns(inputs.advantages, both=times)
+    elif inputs.advantages is not None:
         found |= {name: by_row[name] for name in CLIP_STEMS}
     return found
 

@@ -17,7 +17,7 @@ import triton.language as tl
 from trmon_client.core.column_schema import HISTOGRAM_EDGES, N_BINS
 from trmon_client.core.inputs import checked_inputs
 from trmon_client.core.reduction import sequences, token_terms
-from trmon_client.core.triton_functions import fast_exp, fast_log2
+from trmon_client.core.triton_functions import fast_exp, fast_log2, fast_quotient
 
 _MAX_LOGPROB = tl.constexpr(checked_inputs.MAX_LOGPROB)
 _MIN_LOGPROB = tl.constexpr(checked_inputs.MIN_LOGPROB)
@@ -80,7 +80,8 @@ def policy_terms(policy):
 def wide_probability(policy, valid):
     """Return the probability in float64, near 1 from that of the rest, which has more digits."""
     is_near_1 = valid & (policy[3] < 0.5)
-    return tl.where(is_near_1, 1.0 - policy[3].to(tl.float64), policy[2].to(tl.float64))
+    # One conversion, which is slow, of what is to be added to 1 or to 0.
+    return tl.where(is_near_1, 1.0, 0.0).to(tl.float64) + tl.where(is_near_1, -policy[3], policy[2]).to(tl.float64)
 
 
 @triton.jit
@@ -102,7 +103,7 @@ def pair_terms(numerator, denominator, valid, prefix_before, positive):
     abs_diff = tl.abs(diff)
     # KL(q||p) of {the token, the rest} = q k3 + (1 - q)(-log(1 - u) - u), u = (p - q) / (1 - q): two positive terms.
     # s = u / (2 - u) is small where u is, and -log(1 - u) = 2 atanh(s).
-    s = diff / (rest_p + rest_q)
+    s = fast_quotient(diff, rest_p + rest_q)
     s2 = s * s
     tail = 2.0 * rest_q * s * s2 * (1 / 3 + s2 * (1 / 5 + s2 * (1 / 7 + s2 * (1 / 9))))
     rest_term = tl.where(tl.abs(s) < _ATANH_SERIES_BELOW, s * diff + tail, rest_q * (log_rest_q - log_rest_p) - diff)
@@ -117,9 +118,9 @@ def pair_terms(numerator, denominator, valid, prefix_before, positive):
         *(abs_diff, diff * diff, kl, _flag(abs_diff > _HALF)),
     )
     # k3, the difference and the KL are never negative, so that their zeros do no harm.
+    excluded = tl.where(valid, 0.0, -_INFINITY)
     maxima = _stack8(
-        *(tl.where(valid, -d, -_INFINITY), tl.where(valid, -prefix, -_INFINITY)),
-        *(tl.where(valid, d, -_INFINITY), tl.where(valid, prefix, -_INFINITY)),
+        *(excluded - d, excluded - prefix, excluded + d, excluded + prefix),
         *(k3, abs_diff, kl, positive),
     )
     return d, rho, dev, sums, maxima
@@ -147,6 +148,13 @@ def sequence_counts(one, two, positive, d, counted, valid):
         _flag(is_unlikely),
         _flag(positive > 0.0),
     )
+
+
+@triton.jit
+def ratio_counts(dev, CLIP_LOW: tl.constexpr, CLIP_HIGH: tl.constexpr, CLIP_DUAL: tl.constexpr):
+    """Return the terms of `kernel.CLIP_COUNTS` of sequences, [tokens, rows]; dev: rho - 1, 0 where not valid."""
+    far = _flag(dev > CLIP_DUAL - 1.0)
+    return _stack4(_flag(dev > CLIP_HIGH), _flag(dev < -CLIP_LOW), far, far)
 
 
 @triton.jit
