@@ -188,13 +188,13 @@ class Monitor:
         """Report that the trainer pauses on purpose (evaluation, checkpoint) until it logs again."""
         self._send("pause", lambda session: session.pause(reason))
 
-    def checkpoint(self, step: int, path: str | os.PathLike[str]) -> None:
+    def checkpoint(self, step: int, path: str | os.PathLike[str], *, part: str = "") -> None:
         """Report that a checkpoint has been saved: messages and the page then name the one to go back to.
 
         Every rank may call; rank 0 reports. Args: step: as of `log_batch`, of the newest batch that its weights were
-        trained on; path: where the trainer resumes from, on its disk or a URL.
+        trained on; path: where the trainer resumes from, on its disk or a URL; part: what the trainer deletes of it.
         """
-        self._send("checkpoint", lambda session: session.checkpoint(step, path))
+        self._send("checkpoint", lambda session: session.checkpoint(step, path, part=part))
 
     def _send(self, call: str, send: Callable[[Session], None]) -> None:
         session = self._current_session()
@@ -272,6 +272,7 @@ def init(
     triton: bool | None = None,
     checkpoint_on_warning: bool | None = None,
     on_incident: OnIncident | None = None,
+    tracker: str | None = None,
 ) -> Monitor:
     """Return the monitor of a run; arguments that are None are read from their TRMON_ variables.
 
@@ -287,6 +288,7 @@ def init(
         checkpoint_on_warning: ask for a checkpoint, once an illness, at its first warning (`advice.save_checkpoint`).
         on_incident: called with the incident in the thread of `log_batch`, at the first call of a step, when one opens
         and if it becomes a page; in a run of one process.
+        tracker: "wandb", "mlflow" or "tensorboard:FOLDER": findings are written to the run that the trainer has there.
         attempt: a name for this start of the trainer; default the launcher's. config: any values that describe the run.
     Errors: ValueError naming the argument and its variable; never for network failures.
     """

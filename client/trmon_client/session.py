@@ -23,6 +23,7 @@ from trmon_client.core.inputs.checked_inputs import GivenBatch
 from trmon_client.core.policies.policy import Policy
 from trmon_client.core.policies.token_decision import apply_token_rules_to_inputs
 from trmon_client.error_guard import ErrorGuard, RejectedSteps
+from trmon_client.findings_tracker import FindingsTracker
 from trmon_client.logprob_checks import GivenPolicies, MistakeChecks
 from trmon_client.process.exit_hooks import ExitHooks
 from trmon_client.process.identity import Ranks, discover_ranks
@@ -132,6 +133,8 @@ class Session:
         self._rejected = RejectedSteps(self.error_guard.warn_once)
         self.advice_cache = AdviceCache(asks_to_save=settings.checkpoint_on_warning)
         self._saved = messages.SavedPaths()
+        name = settings.tracker if not is_fork else None
+        self._tracker = None if name is None else FindingsTracker(name, self.error_guard)
         # Reentrant: a signal handler may call in the middle of a call.
         self._lock = threading.RLock()
         self._unstarted: Encoder | None = None
@@ -213,12 +216,14 @@ class Session:
         """Queue the message that the trainer pauses on purpose."""
         self._ensure_started().put(messages.pause_message(reason, sequence=next(_SEQUENCES)))
 
-    def checkpoint(self, step: int, path: str | os.PathLike[str]) -> None:
+    def checkpoint(self, step: int, path: str | os.PathLike[str], *, part: str) -> None:
         """Queue the message that a checkpoint has been saved, on rank 0. Errors: ValueError, TypeError."""
         step, encoder = _count("step", step), self._ensure_started()
         if self._ranks.rank == 0:
             number, secret = next(_SEQUENCES), self._settings.token
-            encoder.put(messages.checkpoint_message(step, path, saved=self._saved, sequence=number, secret=secret))
+            encoder.put(
+                messages.checkpoint_message(step, path, part=part, saved=self._saved, sequence=number, secret=secret)
+            )
 
     def finish(self, end: ProcessEnd, *, timeout_seconds: float) -> None:
         """Queue the message that the process ends, and close."""
@@ -242,6 +247,8 @@ class Session:
 
         def wait() -> None:
             encoder.wait_closed()
+            if self._tracker is not None:
+                self._tracker.close(max(0.0, until - time.monotonic()))
             if self._recorder is not None:
                 left = max(0.0, until - time.monotonic())
                 is_closed = end.reason is wire.EndReason.CLOSED
@@ -283,6 +290,8 @@ class Session:
                 self._encoder, self._exit_hooks = encoder, self._install_exit_hooks()
             if self._exit_hooks is not None:
                 self._exit_hooks.forget_exit()
+            if self._tracker is not None and self._ranks.rank == 0:
+                self._tracker.open()
             return self._encoder
 
     def _unstarted_encoder(self) -> Encoder:
@@ -371,6 +380,8 @@ class Session:
             self.policies.offer(ack.policy)
         if ack.advice is not None:
             self.advice_cache.update(ack.advice)
+            if self._tracker is not None and self._ranks.rank == 0:
+                self._tracker.update(ack.advice)
             if self._recorder is not None:
                 self._recorder.update(ack.advice)
 

@@ -25,6 +25,7 @@ PEERS = {
     "transformers": "accelerate",  # without it, the Trainer of transformers refuses to start
     "lightning": "lightning",
     "trackers": "trackio",
+    "findings": "mlflow",
     "examples": "lightning",
     "lab": "ray",
 }
@@ -38,6 +39,7 @@ ENVIRONMENTS = {
     ".venv-openrlhf": {"openrlhf"},
     ".venv-areal": {"areal"},
     ".venv-ms-swift": {"ms_swift"},
+    ".venv-trackers": {"findings"},
     ".venv-lab": {"lab"},
 }
 """The folders whose tests `make peers` runs in each environment: some hold parts of other frameworks too."""

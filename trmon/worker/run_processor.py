@@ -15,7 +15,7 @@ from trmon.domain.batches.batch import QuarantinePart
 from trmon.domain.budget.trainer_advice import STOPPING_FINDINGS, Advice, IncidentAdvice
 from trmon.domain.findings.verdict import COLLAPSE, HISTORY_UNAVAILABLE, PREDICTION
 from trmon.domain.messages import Unread
-from trmon.domain.pipeline.judging import judgement_of
+from trmon.domain.pipeline.judging import judgement_of, standing_findings
 from trmon.domain.pipeline.publish import incident_advice
 from trmon.domain.pipeline.run_update import Checkpoint, Frontier, RunUpdate, RunView
 from trmon.domain.pipeline.state import STATE_VERSION, PassContext
@@ -213,7 +213,12 @@ class RunProcessor:
             counts=run.quarantined,
             run_id=run.id,
         )
-        if advice is None or not warned:
+        if advice is None:
+            return None
+        standing = run.pipeline_state.judge.standing
+        findings = {name: standing[name].severity.value for name in sorted(standing_findings(run.pipeline_state.judge))}
+        advice = replace(advice, findings=findings)
+        if not warned:
             return advice
         since = min(alert.since_at for alert in warned)
         saves = not any(saved.at >= since for saved in run.context.run.checkpoints)

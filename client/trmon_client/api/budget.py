@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
+import msgspec
+
 from trmon_client.api.answers import AnswerInfo, ApiNumber, BudgetState, PipelineKind, Presence, Severity, says
 from trmon_client.api.diagnosis import FleetRiskInfo
 
@@ -59,6 +61,9 @@ class AdviceInfo(AnswerInfo, frozen=True, kw_only=True):
         bool, says("Whether a run that warns has reported no checkpoint since; only trainers that opt in save one.")
     ] = False
     incident: Annotated[IncidentAdviceInfo | None, says("The open incident; null without one.")] = None
+    findings: Annotated[dict[str, str], says("The severity of each finding that stands and warns or pages.")] = (
+        msgspec.field(default_factory=dict)
+    )
     reasons: dict[str, str]
 
 

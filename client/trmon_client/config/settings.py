@@ -149,6 +149,7 @@ class ClientSettings:
     handles_signals: bool = True
     triton: bool | None = None
     checkpoint_on_warning: bool = False
+    tracker: str | None = None
     reports_checkpoints: bool = False
     """Whether an integration reports each checkpoint, so that without a report there is none."""
     launcher: Mapping[str, str] = field(default_factory=dict)
@@ -205,6 +206,7 @@ def resolve_settings(
         handles_signals=arguments.parsed("signals", _switch, expected="0 or 1") is not False,
         triton=_triton(arguments),
         checkpoint_on_warning=arguments.parsed("checkpoint_on_warning", _switch, expected="0 or 1") is True,
+        tracker=arguments.parsed("tracker", _tracker, expected="wandb, mlflow or tensorboard:FOLDER"),
         launcher=launcher,
         limits=limits or Limits(),
     )
@@ -259,6 +261,12 @@ def _ranks(arguments: Arguments) -> tuple[int | None, int | None]:
     if rank is not None and world_size is not None and not 0 <= rank < world_size:
         raise ValueError(f"rank must be 0 to world_size - 1, and is {rank} with world_size {world_size}")
     return rank, world_size
+
+
+def _tracker(value: str) -> str:
+    if not re.fullmatch("wandb|mlflow|tensorboard:.+", value, re.DOTALL):
+        raise ValueError
+    return value
 
 
 def _switch(value: str | bool) -> bool:

@@ -153,7 +153,14 @@ def begin_monitor(framework: str, describe: Callable[[], Mapping[str, Any] | Non
 
 
 def run_settings(
-    framework: str, *, config: Any, project: Any = None, run: Any = None, rank: int = 0, world_size: int = 1
+    framework: str,
+    *,
+    config: Any,
+    project: Any = None,
+    run: Any = None,
+    rank: int = 0,
+    world_size: int = 1,
+    reports_checkpoints: bool = False,
 ) -> ClientSettings:
     """Return the settings; TRMON_PROJECT and TRMON_RUN take precedence over the framework's names.
 
@@ -167,7 +174,7 @@ def run_settings(
         for name, value in {"project": project, "run": run}.items()
     }
     given = {**names, "config": described_config(framework, config), "rank": rank, "world_size": world_size}
-    settings = resolve_settings(given, environment=environment)
+    settings = replace(resolve_settings(given, environment=environment), reports_checkpoints=reports_checkpoints)
     if settings.mode is Mode.ENFORCE:
         warn_once("enforce", f"trmon does not change the loss of {framework}: mode observe")
         settings = replace(settings, mode=Mode.OBSERVE)
@@ -201,6 +208,17 @@ def report_numbers(monitor: Monitor | None, step: int, values: Callable[[], Mapp
     """Pass numbers and scalar tensors among a framework's values to `log_scalars`; no failure reaches the trainer."""
     if monitor is not None:
         monitor.error_guard.guard(lambda: _log_numbers(monitor, step, values()), otherwise=None)
+
+
+def report_checkpoint(monitor: Monitor | None, step: int, path: Callable[[], str], *, part: str = "") -> None:
+    """Report a saved checkpoint; no failure reaches the trainer. Args: path: returns it; part: of `checkpoint`."""
+    if monitor is not None:
+        monitor.error_guard.guard(lambda: monitor.checkpoint(step, path(), part=part), otherwise=None)
+
+
+def is_asked_to_save(monitor: Monitor | None) -> bool:
+    """Whether the service asks the process that controls all ranks for a checkpoint, once an illness."""
+    return monitor is not None and monitor.error_guard.guard(monitor.advice_cache.take_request, otherwise=False)
 
 
 def batch_arguments(batch: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:

@@ -19,6 +19,8 @@ from trmon_client.integrations.framework_runs import (
     batch_arguments,
     begin_monitor,
     hook_fitting,
+    is_asked_to_save,
+    report_checkpoint,
     report_numbers,
 )
 from trmon_client.monitor import Monitor
@@ -96,15 +98,30 @@ class OpenRLHFHooks:
         self, save: Hook, trainer: Any, global_step: int, logs_dict: Any = None, *args: Any, **kwargs: Any
     ) -> Any:
         report_numbers(self._monitor, global_step, lambda: logs_dict or {})
-        if (monitor := self._monitor) is not None:
-            monitor.error_guard.guard(lambda: _pause_to_save(monitor, trainer, global_step), otherwise=None)
-        return save(trainer, global_step, logs_dict, *args, **kwargs)
+        if (monitor := self._monitor) is None:
+            return save(trainer, global_step, logs_dict, *args, **kwargs)
+        options, every = trainer.args.ckpt, trainer.args.ckpt.save_steps
+        # This process has all ranks save: it need not agree with any.
+        if is_asked_to_save(monitor):
+            options.save_steps = 1
+        try:
+            if saves := global_step % options.save_steps == 0:
+                monitor.pause("checkpoint")
+            done = save(trainer, global_step, logs_dict, *args, **kwargs)
+        finally:
+            options.save_steps = every
+        if saves and (folder := _folder(options, f"global_step{global_step}")):
+            report_checkpoint(monitor, global_step, lambda: folder)
+        return done
 
 
 def _description(args: Any) -> dict[str, Any]:
-    return {"config": args, "project": args.logger.wandb.project, "run": args.logger.wandb.run_name}
+    names = {"project": args.logger.wandb.project, "run": args.logger.wandb.run_name}
+    return {"config": args, **names, "reports_checkpoints": True}
 
 
-def _pause_to_save(monitor: Monitor, trainer: Any, global_step: int) -> None:
-    if global_step % trainer.args.ckpt.save_steps == 0:
-        monitor.pause("checkpoint")
+def _folder(options: Any, tag: str) -> str | None:
+    """Return where OpenRLHF saves a checkpoint of the policy: DeepSpeed's, from which it resumes, else the model's."""
+    if not getattr(options, "disable_ds", False):
+        return f"{options.path}/_actor/{tag}"
+    return f"{options.path}/{tag}_hf" if getattr(options, "save_hf", False) else None

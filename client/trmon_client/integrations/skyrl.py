@@ -14,7 +14,9 @@ from trmon_client.integrations.framework_runs import (
     batch_arguments,
     begin_monitor,
     hook_fitting,
+    is_asked_to_save,
     report_batch,
+    report_checkpoint,
     report_numbers,
 )
 from trmon_client.monitor import Monitor
@@ -54,6 +56,16 @@ class SkyRLCallback:
         """Report the numbers that SkyRL is about to log."""
         report_numbers(self._monitor, event.global_step, lambda: event.logs)
 
+    def on_step_end(self, _trainer: Any, _event: Any, control: Any) -> None:
+        """Ask for a checkpoint at a warning."""
+        if is_asked_to_save(self._monitor):
+            control.should_save = True
+
+    def on_save(self, _trainer: Any, event: Any, _control: Any) -> None:
+        """Report a checkpoint."""
+        if event.ckpt_path:
+            report_checkpoint(self._monitor, event.global_step, lambda: event.ckpt_path)
+
     def on_eval_start(self, *_event: Any) -> None:
         """Report a pause."""
         self._monitor.pause("evaluation")
@@ -65,11 +77,16 @@ class SkyRLCallback:
     def _ignore(self, *_event: Any) -> None:
         pass
 
-    on_train_start = on_epoch_start = on_epoch_end = on_step_start = on_step_end = on_eval_end = on_save = _ignore
+    on_train_start = on_epoch_start = on_epoch_end = on_step_start = on_eval_end = _ignore
 
 
 def _description(config: Any) -> dict[str, Any]:
-    return {"config": config, "project": config.trainer.project_name, "run": config.trainer.run_name}
+    return {
+        "config": config,
+        "project": config.trainer.project_name,
+        "run": config.trainer.run_name,
+        "reports_checkpoints": True,
+    }
 
 
 def _arguments(trainer: Any, data: Any) -> dict[str, Any]:

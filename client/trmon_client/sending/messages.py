@@ -279,14 +279,16 @@ MAX_PATH_LENGTH = 1000
 
 
 def checkpoint_message(
-    step: int, path: str | os.PathLike[str], *, saved: SavedPaths, sequence: int, secret: str | None
+    step: int, path: str | os.PathLike[str], *, part: str, saved: SavedPaths, sequence: int, secret: str | None
 ) -> PendingMessage:
     """Return the message that a checkpoint has been saved; a relative path is made absolute, a URL is not."""
     given = sanitize(os.fspath(path), at_most=MAX_PATH_LENGTH)
     place = given if "://" in given else str(Path(given).absolute())
 
     def build(identity: Identity, _losses: wire.Losses) -> wire.Pause:
-        told = wire.SavedCheckpoint(step, redact(place, secrets=[secret]), saved.add(step, place))
+        told = wire.SavedCheckpoint(
+            step, redact(place, secrets=[secret]), saved.add(step, f"{place}/{part}" if part else place)
+        )
         return wire.Pause(**identity.origin(), sequence=sequence, reason="checkpoint", checkpoint=told)
 
     return PendingMessage(build)

@@ -56,7 +56,7 @@ def experiences(rollouts: Rollouts, *, has_rollout_log_probs: bool = True) -> li
     ]
 
 
-def openrlhf(made: list[Experience]) -> ModuleType:
+def openrlhf(made: list[Experience], *, hooks: OpenRLHFHooks | None = None) -> ModuleType:
     """Return a hooked module with the trainer's and the maker's class, whose maker makes these experiences."""
 
     class RemoteExperienceMaker:
@@ -70,7 +70,7 @@ def openrlhf(made: list[Experience]) -> ModuleType:
         def __init__(self) -> None:
             wandb = SimpleNamespace(project="math of OpenRLHF", run_name="ppo_1123T18:00", key="secret-key")
             rollout = SimpleNamespace(n_samples_per_prompt=N_PER_PROMPT)
-            ckpt = SimpleNamespace(save_steps=2)
+            ckpt = SimpleNamespace(save_steps=2, path="/ckpt", disable_ds=False, save_hf=True)
             self.args = SimpleNamespace(logger=SimpleNamespace(wandb=wandb), rollout=rollout, ckpt=ckpt)
             self.experience_maker = RemoteExperienceMaker(self.args)
             self.saved: list[tuple[int, Any, Any]] = []
@@ -81,10 +81,11 @@ def openrlhf(made: list[Experience]) -> ModuleType:
 
         def save_logs_and_checkpoints(self, global_step: int, logs_dict: Any = None, client_states: Any = None) -> None:
             self.saved.append((global_step, logs_dict, client_states))
+            self.has_saved = global_step % self.args.ckpt.save_steps == 0
 
     module = ModuleType("openrlhf.trainer.ppo_trainer")
     module.BasePPOTrainer, module.RemoteExperienceMaker = BasePPOTrainer, RemoteExperienceMaker  # type: ignore[attr-defined]
-    OpenRLHFHooks().hook(module)
+    (hooks or OpenRLHFHooks()).hook(module)
     return module
 
 
@@ -117,6 +118,28 @@ def test_scalars_and_checkpoints_are_reported_under_openrlhfs_step(server: Peer)
     server.wait_until(lambda peer: bool(peer.of(wire.Scalars)) and bool(peer.of(wire.Pause)))
     (scalars,) = server.of(wire.Scalars)
     assert (scalars.step, scalars.values) == (8, {"policy_loss": 0.25, "rollout/reward_mean": 0.4375})
+    server.wait_until(lambda peer: len(peer.of(wire.Pause)) == 2)
+    saved = server.of(wire.Pause)[1].checkpoint
+    assert (saved.step, saved.path) == (8, "/ckpt/_actor/global_step8")
+
+
+def test_a_checkpoint_is_saved_at_a_warning_and_openrlhfs_own_interval_stays(
+    server: Peer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRMON_CHECKPOINT_ON_WARNING", "1")
+    hooks = OpenRLHFHooks()
+    module = openrlhf(experiences(Rollouts.generate()), hooks=hooks)
+    trainer, saves = module.BasePPOTrainer(), []
+    trainer.args.ckpt.save_steps = float("inf")
+    for step in range(6, 9):
+        trainer.train_step(["sample"], step)
+        if step == 7:
+            assert hooks._monitor is not None
+            hooks._monitor.advice_cache.update({"step": 6, "save_checkpoint": True})
+        trainer.save_logs_and_checkpoints(step + 1, STATUS)
+        saves.append(trainer.has_saved)
+    assert saves == [False, True, False]
+    assert trainer.args.ckpt.save_steps == float("inf")
 
 
 def test_the_run_has_openrlhfs_names_and_configuration_without_secrets(

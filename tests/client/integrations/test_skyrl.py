@@ -80,7 +80,7 @@ def test_the_callback_reports_numbers_pauses_and_the_end(server: Peer) -> None:
     trainer = RayPPOTrainer()
     attach_skyrl(trainer)
     (callback,) = trainer.callbacks
-    event = SimpleNamespace(global_step=5, logs={"policy/loss": 0.25, "vllm": "a text"})
+    event = SimpleNamespace(global_step=5, logs={"policy/loss": 0.25, "vllm": "a text"}, ckpt_path="/c/global_step_5")
     for name in ("train_start", "epoch_start", "step_start", "step_end", "eval_start", "eval_end", "save", "log"):
         getattr(callback, f"on_{name}")(trainer, event, SimpleNamespace())
     callback.on_epoch_end(trainer, event, SimpleNamespace())
@@ -88,7 +88,21 @@ def test_the_callback_reports_numbers_pauses_and_the_end(server: Peer) -> None:
     server.wait_until(lambda peer: bool(peer.of(wire.Finish)))
     (scalars,) = server.of(wire.Scalars)
     assert (scalars.step, scalars.values) == (5, {"policy/loss": 0.25})
-    assert [pause.reason for pause in server.of(wire.Pause)] == ["evaluation"]
+    paused, saved = server.of(wire.Pause)
+    assert paused.reason == "evaluation"
+    assert (saved.checkpoint.step, saved.checkpoint.path) == (5, "/c/global_step_5")
+
+
+def test_a_checkpoint_is_asked_for_at_a_warning(server: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRMON_CHECKPOINT_ON_WARNING", "1")
+    trainer = RayPPOTrainer()
+    attach_skyrl(trainer)
+    (callback,) = trainer.callbacks
+    callback._monitor.advice_cache.update({"step": 4, "save_checkpoint": True})
+    asked = [SimpleNamespace(should_save=False) for _ in range(2)]
+    for control in asked:
+        callback.on_step_end(trainer, SimpleNamespace(global_step=5), control)
+    assert [control.should_save for control in asked] == [True, False]
 
 
 def test_a_batch_whose_forward_was_skipped_has_no_pair(server: Peer) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -45,6 +47,33 @@ def test_a_report_holds_what_verl_logs_and_the_rows_that_verl_rejects(server: Pe
     (scalars,) = server.of(wire.Scalars)
     assert (scalars.step, scalars.values["actor/grad_norm"]) == (1, pytest.approx(1.5))
     assert scalars.values == pytest.approx(metrics, nan_ok=True)
+
+
+def test_checkpoints_are_reported_and_one_is_saved_at_a_warning(
+    server: Peer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRMON_CHECKPOINT_ON_WARNING", "1")
+    values = drivers.config()
+    values.trainer.default_local_dir, values.trainer.save_freq = str(tmp_path), 10
+    trainer = drivers.separate(values)
+    monkeypatch.setattr(
+        drivers.Workers, "save_checkpoint", lambda _, path, *_more, **__: Path(path).mkdir(parents=True), raising=False
+    )
+    trainer.train_dataloader = SimpleNamespace(state_dict=dict)
+    trainer.is_last_step, trainer.max_steps_duration, trainer.timing_raw = False, 0.0, {}
+    for step in (9, 10, 11, 12):
+        trainer.global_steps = step
+        if step == 11:
+            trainer.logger.trmon_monitor.advice_cache.update({"step": 10, "save_checkpoint": True})
+        trainer._fit_save_checkpoint()
+    server.wait_until(lambda peer: len(peer.of(wire.Pause)) == 4)
+    told = [pause.checkpoint for pause in server.of(wire.Pause)][1::2]
+    assert [(one.step, one.path) for one in told] == [(step, f"{tmp_path}/global_step_{step}") for step in (10, 11)]
+    (tmp_path / "global_step_10/actor").rmdir()
+    trainer.global_steps = 20
+    trainer._fit_save_checkpoint()
+    server.wait_until(lambda peer: len(peer.of(wire.Pause)) == 6)
+    assert server.of(wire.Pause)[-1].checkpoint.deleted == [10], "its folder is still there, with the state of the data"
 
 
 def test_the_run_has_verls_names_and_configuration_without_secrets(server: Peer) -> None:

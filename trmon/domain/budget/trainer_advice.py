@@ -107,7 +107,8 @@ class Advice:
     true while an alert over batches pages; `should_stop` while one of a collapse does, in runs that opted in.
     `incident_since` is the step since which the run's open incident is, None without one: a recorder then writes.
     `collapse_risk` is only for people: its factor is not part of `lr_scale`. `save_checkpoint` is true from the first
-    warning of an illness until a checkpoint is reported or the illness is over; `incident` is the open one.
+    warning of an illness until a checkpoint is reported or the illness is over; `incident` is the open one. `findings`
+    has the severity of each finding that stands and warns or pages, for the trainer's own tracker.
     """
 
     step: int
@@ -121,6 +122,7 @@ class Advice:
     collapse_risk: RiskAdvice | None = None
     save_checkpoint: bool = False
     incident: IncidentAdvice | None = None
+    findings: Mapping[str, str] = field(default_factory=dict)
     reasons: Mapping[str, str] = field(default_factory=dict)
 
     def document(self) -> dict[str, Any]:

@@ -37,6 +37,7 @@ def attach(
     spool_dir: str | Path | None = None,
     checkpoint_on_warning: bool | None = None,
     on_incident: OnIncident | None = None,
+    tracker: str | None = None,
 ) -> None:
     """Report what a trainer computes in `train()`: GRPOTrainer and RLOOTrainer, which may enforce, or AsyncGRPOTrainer.
 

@@ -38,12 +38,20 @@ class TrackingHooks:
         initialize(tracking, *args, **kwargs)
         given = inspect.signature(initialize).bind(tracking, *args, **kwargs).arguments
         config = given.get("config") or {}
+        has_rollouts = isinstance(config, Mapping) and "actor_rollout_ref" in config
         monitor = begin_monitor(
-            "verl", lambda: {"config": config, "project": given["project_name"], "run": given["experiment_name"]}
+            "verl",
+            lambda: {
+                "config": config,
+                "project": given["project_name"],
+                "run": given["experiment_name"],
+                # The fully asynchronous trainer saves in a method of its own.
+                "reports_checkpoints": has_rollouts and "async_training" not in config,
+            },
         )
         if monitor is not None:
             tracking.trmon_monitor = monitor
-            if isinstance(config, Mapping) and "actor_rollout_ref" in config:
+            if has_rollouts:
                 self._trainers.begin(monitor)
 
     def _log(self, log: Hook, tracking: Any, *args: Any, **kwargs: Any) -> None:

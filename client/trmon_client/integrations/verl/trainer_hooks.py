@@ -8,7 +8,16 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from trmon_client.integrations.framework_runs import Hook, hook_fitting, ids_like, pausing_hook, report_batch
+from trmon_client.integrations.framework_runs import (
+    Hook,
+    hook_fitting,
+    ids_like,
+    is_asked_to_save,
+    pausing_hook,
+    report_batch,
+    report_checkpoint,
+    unfit_methods,
+)
 from trmon_client.monitor import Monitor
 
 
@@ -70,6 +79,14 @@ V1_TRAINER = "verl.trainer.ppo.v1.trainer_base"
 CORRECTION = "verl.trainer.ppo.rollout_corr_helper"
 
 Parameters = Mapping[str, tuple[str, ...]]
+ESI: Parameters = {"should_save_ckpt_esi": ("max_steps_duration",)}
+SAVING: Sequence[tuple[str, str | None, Parameters]] = (
+    (RAY_TRAINER, None, ESI),
+    ("verl.experimental.separation.ray_trainer", None, ESI),
+    ("verl.experimental.fully_async_policy.fully_async_trainer", None, ESI),
+    (V1_TRAINER, "PPOTrainer", {"step": ("self", "metrics", "timing_raw")}),
+)
+"""Where a trainer can be asked for a checkpoint; one without them is not asked."""
 
 
 class TrainerHooks:
@@ -98,7 +115,7 @@ class TrainerHooks:
             previous.close()
         hooks: dict[str, Hook] = {
             "_validate": pausing_hook(lambda: self._monitor, "evaluation"),
-            "_save_checkpoint": pausing_hook(lambda: self._monitor, "checkpoint"),
+            "_save_checkpoint": self._save,
             "_update_actor": self._update_actor,
             "_compute_advantage": self._compute_advantage,
             "compute_advantage_for_multi_trajectories": self._compute_row_advantages,
@@ -111,6 +128,35 @@ class TrainerHooks:
                 expected = self.PARAMETERS[module_name, class_name]
                 for hooked, methods in [(owner, expected), *copied_methods(owner, expected)]:
                     hook_fitting(hooked, methods, hooks, framework="verl")
+
+        for module_name, class_name, expected in SAVING:
+            module = sys.modules.get(module_name)
+            asked_of = module if class_name is None else getattr(module, class_name, None)
+            if (module_name, "saving") not in self._seen and asked_of and not unfit_methods(asked_of, expected):
+                self._seen.add((module_name, "saving"))
+                hooks = {"should_save_ckpt_esi": self._asks, "step": self._step_and_save}
+                hook_fitting(asked_of, expected, hooks, framework="verl")
+
+    def _save(self, save: Hook, trainer: Any, *args: Any, **kwargs: Any) -> Any:
+        if (monitor := self._monitor) is not None:
+            monitor.pause("checkpoint")
+        saved = save(trainer, *args, **kwargs)
+        # verl deletes the actor's part of old checkpoints.
+        report_checkpoint(monitor, trainer.global_steps, lambda: _folder(trainer), part="actor")
+        return saved
+
+    def _asks(self, is_expiring: Hook, *args: Any, **kwargs: Any) -> Any:
+        """Let the trainer save as it does before its machines are taken away, with `trainer.save_freq` above 0."""
+        is_asked = is_asked_to_save(self._monitor)
+        return is_expiring(*args, **kwargs) or is_asked
+
+    def _step_and_save(self, step: Hook, trainer: Any, *args: Any, **kwargs: Any) -> Any:
+        """Save after a step of the v1 trainer, where its own checkpoints are saved, unless one is due there."""
+        batch = step(trainer, *args, **kwargs)
+        every = trainer.config.trainer.save_freq
+        if is_asked_to_save(self._monitor) and not (every > 0 and trainer.global_steps % every == 0):
+            trainer._save_checkpoint()
+        return batch
 
     def _correct(self, correct: Hook, batch: Any, *args: Any, **kwargs: Any) -> Any:
         """Note the mask before verl's correction takes the tokens that it rejects out of it."""
@@ -137,6 +183,10 @@ class TrainerHooks:
     def _report(self, trainer: Any, data: Any, **given: Any) -> None:
         mask, self._whole_mask = self._whole_mask, None
         report_batch(self._monitor, lambda: verl_arguments(trainer, data, whole_mask=mask, **given))
+
+
+def _folder(trainer: Any) -> str:
+    return f"{trainer.config.trainer.default_local_dir}/global_step_{trainer.global_steps}"
 
 
 def copied_methods(owner: object, expected: Parameters) -> Iterator[tuple[type, Parameters]]:
