@@ -59,6 +59,7 @@ class Kernel:
     aligned: tuple[str, ...]
     options: dict[str, Any]
     per_thread: int
+    skips: bool
     least_bytes: float
     read_bytes: float
 
@@ -72,8 +73,11 @@ class Kernel:
         return triton.compile(source, target=TARGET, options=self.options)
 
 
-def columns_kernel(*, three: bool, advantages: bool, dtype: str = "fp32") -> Kernel:
-    """Return the kernel of the columns for a long batch with a bool mask; advantages are of sequences."""
+def columns_kernel(*, three: bool, advantages: bool, is_padding: bool = False, dtype: str = "fp32") -> Kernel:
+    """Return the kernel of the columns for a long batch with a bool mask; advantages are of sequences.
+
+    Args: is_padding: of tiles without a token that counts, which only the mask is read of.
+    """
     strides = ("first", "second", "third", "mask", "advantage")
     constants: dict[str, Any] = {
         "THREE": three,
@@ -92,15 +96,17 @@ def columns_kernel(*, three: bool, advantages: bool, dtype: str = "fp32") -> Ker
     policies = ("rollout_logprobs", "old_logprobs", "logprobs")[:n_policies]
     n_rows = len(kernel.names_of_sums(policies, advantages=constants["ADVANTAGES"]))
     n_rows += len(kernel.names_of_maxima(policies)) + 1
-    least = n_policies * 4 + 1
+    least = 1 if is_padding else n_policies * 4 + 1
+    name = f"columns of {'three' if three else 'two'} policies{' and advantages' if advantages else ''}"
     return Kernel(
-        f"columns of {'three' if three else 'two'} policies{' and advantages' if advantages else ''}",
+        f"{name}, padding" if is_padding else name,
         kernel.columns_kernel,
         signature,
         constants,
         tuple(aligned),
         {"num_warps": reduce.N_WARPS},
         reduce.PER_THREAD,
+        is_padding,
         least,
         least + 8 * n_rows / n_tokens,
     )
@@ -124,17 +130,21 @@ def divergence_kernel(dtype: str, *, aligned: bool = True) -> Kernel:
         tuple(name for name in signature if aligned or name.endswith("_ptr")),
         {"num_warps": triton_kernel.N_WARPS, "maxnreg": triton_kernel.MAX_REGISTERS},
         triton_kernel.PER_THREAD,
+        True,
         2 * size,
         2 * size,
     )
 
 
 SELDOM = 60
-"""A branch over so many lines is counted as taken: it skips what seldom tiles need, such as a new largest logit."""
+"""Lines that a branch skips to count as one: over a new largest logit, or over all of a tile that is padding."""
 
 
-def loop_of(cubin: bytes) -> tuple[Counter[str], int]:
-    """Return the opcodes of the shortest loop that reads and exponentiates, and the registers of a thread."""
+def loop_of(cubin: bytes, *, skips: bool) -> tuple[Counter[str], int]:
+    """Return the opcodes of the shortest loop that reads and exponentiates, and the registers of a thread.
+
+    Args: skips: whether branches are taken.
+    """
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(cubin)
         file.flush()
@@ -151,10 +161,10 @@ def loop_of(cubin: bytes) -> tuple[Counter[str], int]:
     wanted = [loop for loop in loops if "LDG" in texts[loop] and "MUFU.EX2" in texts[loop]]
     begin, end = min(wanted, key=lambda loop: loop[1] - loop[0])
     body = set(range(begin, end))
-    for i in range(begin, end):
-        skips = re.search(r"@!?U?P\w+\s+BRA\b.*?`\((\.L_x_\d+)\)", lines[i])
-        if skips and i + SELDOM < labels[skips.group(1)] < end:
-            body -= set(range(i + 1, labels[skips.group(1)]))
+    for i in range(begin, end) if skips else ():
+        branch = re.search(r"@!?U?P\w+\s+BRA\b.*?`\((\.L_x_\d+)\)", lines[i])
+        if branch and i + SELDOM < labels[branch.group(1)] < end:
+            body -= set(range(i + 1, labels[branch.group(1)]))
     found = re.compile(r"/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z0-9]+)((?:\.[A-Z0-9_]+)*)")
     opcodes = Counter("".join(match.groups()) for i in sorted(body) if (match := found.search(lines[i])))
     return opcodes, int(re.findall(r"REG:(\d+)", usage)[-1])
@@ -179,6 +189,7 @@ def main() -> None:
     kernels = [
         columns_kernel(three=False, advantages=False),
         columns_kernel(three=True, advantages=True),
+        columns_kernel(three=True, advantages=True, is_padding=True),
         divergence_kernel("fp32"),
         divergence_kernel("bf16"),
         divergence_kernel("bf16", aligned=False),
@@ -188,7 +199,7 @@ def main() -> None:
     print(f"| kernel | instructions | {' | '.join(units)} | registers |\n|---|---:|{'---:|' * (len(units) + 1)}")
     bounds = []
     for one in kernels:
-        opcodes, registers = loop_of(one.compiled().asm["cubin"])
+        opcodes, registers = loop_of(one.compiled().asm["cubin"], skips=one.skips)
         if "-v" in sys.argv:
             print(opcodes)
         counts = {unit: n / one.per_thread for unit, n in by_unit(opcodes).items()} | {"any": 0.0}

@@ -46,8 +46,11 @@ def _item(item: BudgetItemInfo) -> str:
 def _split(found: BudgetInfo) -> Iterator[str]:
     split = found.split
     yield "Where the drift comes from (lower bounds of the worst token's TV, and means):"
-    yield f"  staleness  at least {_number(split.alpha_0)}, mean {_number(split.mean_staleness)}"
-    yield f"  mismatch   at least {_number(split.alpha_1)}, mean {_number(split.mean_mismatch)}"
+    for name, least, mean in (
+        ("staleness", split.alpha_0, split.mean_staleness),
+        ("mismatch", split.alpha_1, split.mean_mismatch),
+    ):
+        yield f"  {name:9}  {'' if math.isnan(least) else 'at least '}{_number(least)}, mean {_number(mean)}"
     if split.note:
         yield f"  {split.note}"
     if not math.isnan(split.mismatch_share):

@@ -128,52 +128,56 @@ def columns_kernel(
         # Read whether they count or not, several at a time: what is read must not depend on the mask.
         inside = index < horizon
         counted = inside & (tl.load(mask_ptr + sequence * mask_row + offset * mask_step, mask=inside, other=0) != 0)
-        first = load(first_ptr + sequence * first_row + offset * first_step, inside)
-        second = load(second_ptr + sequence * second_row + offset * second_step, inside)
-        valid = counted & is_within_bounds(first) & is_within_bounds(second)
-        third = second
-        if THREE:
-            third = load(third_ptr + sequence * third_row + offset * third_step, inside)
-            valid &= is_within_bounds(third)
+        # The padding of a batch costs its mask alone.
+        if tl.max(counted.to(tl.int32)) > 0:
+            first = load(first_ptr + sequence * first_row + offset * first_step, inside)
+            second = load(second_ptr + sequence * second_row + offset * second_step, inside)
+            valid = counted & is_within_bounds(first) & is_within_bounds(second)
+            third = second
+            if THREE:
+                third = load(third_ptr + sequence * third_row + offset * third_step, inside)
+                valid &= is_within_bounds(third)
 
-        one, two = policy_of(first, valid), policy_of(second, valid)
-        p_one, p_two = wide_probability(one, valid), wide_probability(two, valid)
-        one_sums, one_p, one_pp = _with_policy(one_sums, one_p, one_pp, one, p_one, THREADS)
-        two_sums, two_p, two_pp = _with_policy(two_sums, two_p, two_pp, two, p_two, THREADS)
-        highest = tl.maximum(tl.maximum(first, second), third)
-        positive = tl.where(counted & (highest > _MAX_LOGPROB), highest.to(tl.float32), -_INFINITY)
-        first_sums, first_maxima, first_prefix, first_cross, first_d, rho, dev = _with_pair(
-            first_sums, first_maxima, first_prefix, first_cross,
-            two, one, p_two * p_one, valid, positive, counter_ptr, edges_ptr, THREADS,
-        )  # fmt: skip
-        d, clipped, is_dev = first_d, dev, tl.zeros_like(dev)
-        if THREE:
-            three = policy_of(third, valid)
-            p_three = wide_probability(three, valid)
-            three_sums, three_p, three_pp = _with_policy(three_sums, three_p, three_pp, three, p_three, THREADS)
-            staleness_sums, staleness_maxima, staleness_prefix, staleness_cross, staleness_d, _, clipped = _with_pair(
-                staleness_sums, staleness_maxima, staleness_prefix, staleness_cross,
-                three, two, p_three * p_two, valid, positive, counter_ptr + _N_COUNTERS, edges_ptr, THREADS,
+            one, two = policy_of(first, valid), policy_of(second, valid)
+            p_one, p_two = wide_probability(one, valid), wide_probability(two, valid)
+            one_sums, one_p, one_pp = _with_policy(one_sums, one_p, one_pp, one, p_one, THREADS)
+            two_sums, two_p, two_pp = _with_policy(two_sums, two_p, two_pp, two, p_two, THREADS)
+            highest = tl.maximum(tl.maximum(first, second), third)
+            positive = tl.where(counted & (highest > _MAX_LOGPROB), highest.to(tl.float32), -_INFINITY)
+            first_sums, first_maxima, first_prefix, first_cross, first_d, rho, dev = _with_pair(
+                first_sums, first_maxima, first_prefix, first_cross,
+                two, one, p_two * p_one, valid, positive, counter_ptr, edges_ptr, THREADS,
             )  # fmt: skip
-            total_sums, total_maxima, total_prefix, total_cross, d, _, total_dev = _with_pair(
-                total_sums, total_maxima, total_prefix, total_cross,
-                three, one, p_three * p_one, valid, positive, counter_ptr + 2 * _N_COUNTERS, edges_ptr, THREADS,
-            )  # fmt: skip
-            is_dev = is_deviation(rho, first_d, clipped, staleness_d, total_dev, d, dev)
+            d, clipped, is_dev = first_d, dev, tl.zeros_like(dev)
+            if THREE:
+                three = policy_of(third, valid)
+                p_three = wide_probability(three, valid)
+                three_sums, three_p, three_pp = _with_policy(three_sums, three_p, three_pp, three, p_three, THREADS)
+                (
+                    staleness_sums, staleness_maxima, staleness_prefix, staleness_cross, staleness_d, _, clipped
+                ) = _with_pair(
+                    staleness_sums, staleness_maxima, staleness_prefix, staleness_cross,
+                    three, two, p_three * p_two, valid, positive, counter_ptr + _N_COUNTERS, edges_ptr, THREADS,
+                )  # fmt: skip
+                total_sums, total_maxima, total_prefix, total_cross, d, _, total_dev = _with_pair(
+                    total_sums, total_maxima, total_prefix, total_cross,
+                    three, one, p_three * p_one, valid, positive, counter_ptr + 2 * _N_COUNTERS, edges_ptr, THREADS,
+                )  # fmt: skip
+                is_dev = is_deviation(rho, first_d, clipped, staleness_d, total_dev, d, dev)
 
-        advantage = tl.zeros_like(d)
-        if ADVANTAGES == "token":
-            given = load(advantage_ptr + sequence * advantage_row + offset * advantage_step, inside).to(tl.float32)
-            advantage = tl.where(valid, given, 0.0)
-            clips += added_rows(clip_counts(clipped, advantage, valid, CLIP_LOW, CLIP_HIGH, CLIP_DUAL), THREADS)
-        if ADVANTAGES == "sequence":
-            clips += added_rows(ratio_counts(clipped, CLIP_LOW, CLIP_HIGH, CLIP_DUAL), THREADS)
-        counts += added_rows(sequence_counts(one, two, positive, d, counted, valid), THREADS)
-        zero_tail = with_tile_of_zeros(zero_tail, valid & (one[0] == 0.0), counted, index)
-        sums += added_rows(tl.join(is_dev, advantage), THREADS)
-        abs_d = tl.where(valid, tl.abs(d), -1.0)
-        position = tl.where(abs_d > largest, index, position)
-        largest = tl.maximum(largest, abs_d)
+            advantage = tl.zeros_like(d)
+            if ADVANTAGES == "token":
+                given = load(advantage_ptr + sequence * advantage_row + offset * advantage_step, inside).to(tl.float32)
+                advantage = tl.where(valid, given, 0.0)
+                clips += added_rows(clip_counts(clipped, advantage, valid, CLIP_LOW, CLIP_HIGH, CLIP_DUAL), THREADS)
+            if ADVANTAGES == "sequence":
+                clips += added_rows(ratio_counts(clipped, CLIP_LOW, CLIP_HIGH, CLIP_DUAL), THREADS)
+            counts += added_rows(sequence_counts(one, two, positive, d, counted, valid), THREADS)
+            zero_tail = with_tile_of_zeros(zero_tail, valid & (one[0] == 0.0), counted, index)
+            sums += added_rows(tl.join(is_dev, advantage), THREADS)
+            abs_d = tl.where(valid, tl.abs(d), -1.0)
+            position = tl.where(abs_d > largest, index, position)
+            largest = tl.maximum(largest, abs_d)
 
     stride = n_sequences.to(tl.int64) * n_stretches
     table_ptr += sequence * n_stretches + stretch
