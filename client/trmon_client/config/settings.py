@@ -205,7 +205,7 @@ def resolve_settings(
         record_texts=arguments.parsed("record_texts", _switch, expected="0 or 1") is True,
         handles_signals=arguments.parsed("signals", _switch, expected="0 or 1") is not False,
         triton=_triton(arguments),
-        checkpoint_on_warning=arguments.parsed("checkpoint_on_warning", _switch, expected="0 or 1") is True,
+        checkpoint_on_warning=asks_to_save(arguments),
         tracker=arguments.parsed("tracker", _tracker, expected="wandb, mlflow or tensorboard:FOLDER"),
         launcher=launcher,
         limits=limits or Limits(),
@@ -261,6 +261,11 @@ def _ranks(arguments: Arguments) -> tuple[int | None, int | None]:
     if rank is not None and world_size is not None and not 0 <= rank < world_size:
         raise ValueError(f"rank must be 0 to world_size - 1, and is {rank} with world_size {world_size}")
     return rank, world_size
+
+
+def asks_to_save(arguments: Arguments) -> bool:
+    """Whether the trainer's author wants a checkpoint at a warning. Errors: ValueError naming the variable."""
+    return arguments.parsed("checkpoint_on_warning", _switch, expected="0 or 1") is True
 
 
 def _tracker(value: str) -> str:

@@ -7,10 +7,14 @@ of it and rollout_mixin.py are read.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
+from trmon_client.config.service_address import Arguments
+from trmon_client.config.settings import asks_to_save
+from trmon_client.error_guard import ErrorGuard
 from trmon_client.integrations.framework_runs import (
     Hook,
     batch_arguments,
@@ -40,8 +44,15 @@ PARAMETERS = {
 
 def swift_callback(args: Any, trainer: Any) -> Any:
     """Return a callback for `callbacks_map`, after attaching to the `GRPOTrainer` that makes it."""
-    hook_fitting(trainer, PARAMETERS, SwiftHooks(args, trainer).by_method(), framework="ms-swift")
-    return import_module("transformers").TrainerCallback()
+    hooks = SwiftHooks(args, trainer)
+    hook_fitting(trainer, PARAMETERS, hooks.by_method(), framework="ms-swift")
+    callback = import_module("trmon_client.integrations.transformers").SavingCallback
+    # By the environment alone: a rank without a monitor takes part in the agreement, too.
+    return callback(lambda: hooks.monitor, asks_to_save=ErrorGuard().guard(_asks_to_save, otherwise=False))
+
+
+def _asks_to_save() -> bool:
+    return asks_to_save(Arguments({}, os.environ))
 
 
 class SwiftHooks:
@@ -51,6 +62,11 @@ class SwiftHooks:
         self._args = args
         self._trainer = trainer
         self._monitor: Monitor | None = None
+
+    @property
+    def monitor(self) -> Monitor | None:
+        """The monitor of the newest training."""
+        return self._monitor
 
     def by_method(self) -> dict[str, Hook]:
         """Return the wrapper of each method."""
@@ -73,7 +89,8 @@ class SwiftHooks:
             warn_once("ms-swift ranks", "ms-swift gives several ranks the same sequences: trmon does not report")
             return None
         accelerator = self._trainer.accelerator
-        return {"config": self._args, "rank": accelerator.process_index, "world_size": accelerator.num_processes}
+        ranks = {"rank": accelerator.process_index, "world_size": accelerator.num_processes}
+        return {"config": self._args, **ranks, "reports_checkpoints": True}
 
     def _postprocess(self, postprocess: Hook, samples: Any, batches: Any) -> Any:
         done = postprocess(samples, batches)

@@ -77,13 +77,17 @@ def transformers(monkeypatch: pytest.MonkeyPatch) -> None:
     """The base class of callbacks."""
     module = ModuleType("transformers")
     module.TrainerCallback = type("TrainerCallback", (), {})  # type: ignore[attr-defined]
+    integrations = ModuleType("transformers.integrations")
+    integrations.INTEGRATION_TO_CALLBACK = {}  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "transformers", module)
+    monkeypatch.setitem(sys.modules, "transformers.integrations", integrations)
+    monkeypatch.delitem(sys.modules, "trmon_client.integrations.transformers", raising=False)
 
 
 def test_micro_batches_are_chunks_of_their_step_and_stay_as_they_are(server: Peer) -> None:
     rollouts = Rollouts.generate()
     plain, trainer = GRPOTrainer(rollouts), GRPOTrainer(rollouts)
-    assert type(swift_callback({"learning_rate": 1e-6}, trainer)).__name__ == "TrainerCallback"
+    assert type(swift_callback({"learning_rate": 1e-6}, trainer)).__name__ == "SavingCallback"
     assert (plain.train(), trainer.train()) == ("trained", "trained")
     assert_bit_identical(tensors_of(plain.batches), tensors_of(trainer.batches))
     assert plain.logged == trainer.logged

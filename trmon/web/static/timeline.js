@@ -96,10 +96,12 @@ function marks({ checkpoint, began, found, rewardFell }) {
 
 const labelOf = ({ at, text }) => `${text} ${step(at)}`;
 
-/** Return where the label of a mark lies: after its line, or before it where the drawing ends too soon. */
+/** Return where the label of a mark lies: after its line, or before it where the drawing ends too soon; that of a
+ *  checkpoint, which the beginning follows, before its line where there is room. */
 function extentOf(mark, { x, width }) {
   const [at, length] = [x(mark.at), labelOf(mark).length * PER_LETTER];
-  return at + 4 + length < width ? [at + 4, at + 4 + length] : [at - 4 - length, at - 4];
+  const isBefore = mark.kind === "saved" && at - 4 - length > 0;
+  return !isBefore && at + 4 + length < width ? [at + 4, at + 4 + length] : [at - 4 - length, at - 4];
 }
 
 /** Give each mark the first of two rows in which its label runs into none before it; without a row it has no label. */
