@@ -40,6 +40,7 @@ def test_a_report_holds_what_verl_logs_and_the_rows_that_verl_rejects(server: Pe
     expected = {mine: metrics[f"rollout_corr/{name}"] for name, mine in names.items()}
     assert {name: found[name] for name in expected} == pytest.approx(expected, rel=1e-4, abs=1e-6)
     assert columns["n_tokens"].tolist() == list(drivers.LENGTHS)
+    assert columns["n_four_grams"].tolist() == [max(n - 3, 0) for n in drivers.LENGTHS]
     assert columns["reward"].tolist() == pytest.approx(drivers.SCORES)
     assert columns["advantage"].shape == (len(drivers.LENGTHS),)
     assert [columns["group_id"].tolist().count(label) for label in columns["group_id"]] == [2, 2, 2, 2]

@@ -183,7 +183,7 @@ export function signalsOf(names, evidence, scalars = []) {
     const others = [...parts, ...evaluated(lines)].map(({ name, words }) => ({ name, signal: name, label: words }));
     return charts(panel, [...lines, ...others]);
   });
-  const others = evaluations.filter(({ name }) => !taken.has(name)).slice(0, MOST_LINES).map(ofEvaluation);
+  const others = evaluations.filter(({ name }) => !taken.has(name)).slice(0, 2 * MOST_LINES).map(ofEvaluation);
   const shown = evidence.filter(given).map((name) => panels.find((panel) => panel.means.includes(name)) ?? ofOne(given(name), name));
   return [...new Set([...shown, ...panels, ...others])];
 }
