@@ -193,6 +193,7 @@ def of_a_report(graphs: Graphs) -> PendingMessage:
         mode=Mode.ENFORCE,
         scalars={"loss": graphs.on(0.5)},
         on_finite=lambda _: None,
+        on_values=lambda *_: None,
         error_guard=ErrorGuard(),
         rejected=RejectedSteps(WarnOnce()),
     )
