@@ -232,6 +232,18 @@ def long_tails(m: Moment) -> bool | None:
     return tail > m.upper(0.05) * tokens and tail * (1 - p0) > m.upper(3) * n
 
 
+def still_whole(m: Moment) -> bool:
+    """The reward has not fallen by half, as far as it is known."""
+    fall = m.fall()
+    return fall is None or fall < 0.5
+
+
+def in_doubt(m: Moment) -> bool:
+    """Still whole, and entropy > 0.1 b, as far as known: a policy without doubt gives log-probs of 0."""
+    b, entropy = m.b("entropy*"), m.now("entropy*")
+    return still_whole(m) and (b is None or entropy is None or entropy > 0.1 * b)
+
+
 def corrupt() -> Iterator[Clause]:
     """Yield the names of corruption; hold 3 of 5."""
     tail = "n_zero_tail"
@@ -269,6 +281,7 @@ def corrupt() -> Iterator[Clause]:
             condition=test,
             hold=(3, 5),
             guard=guard,
+            only_if=in_doubt if name == "padding" else None,
             outside=rows.get(name),
         )
 
@@ -328,14 +341,15 @@ def flips_grew(m: Moment) -> bool | None:
     return None if b is None else above(m.now("router_flip_rate"), m.upper(3) * b)
 
 
-def support(m: Moment) -> bool | None:
-    """ratio_mean over 20 rows off 1 by > 0.005 and 4 se; Pearson over the same rows >= 0.95 (section 2b)."""
+def support(m: Moment, side: int = -1) -> bool | None:
+    """ratio_mean over 20 rows off 1 by > 0.005 and 4 se, to a side; Pearson over the same rows >= 0.95 (section 2b)."""
     ratio, pearson = m.mean20("engine:ratio_mean", at_least=20), m.mean20("engine:prob_pearson")
     if ratio is None:
         return None
     off, se = abs(ratio - 1), m.noise("engine:ratio_mean") / math.sqrt(20)
     correlated = None if pearson is None else pearson >= m.upper(0.95)
-    return every(off > m.upper(0.005), off > m.upper(4) * se, correlated)
+    on_side = ratio > m.upper(1) if side > 0 else ratio < m.lower(1)
+    return every(off > m.upper(0.005), off > m.upper(4) * se, on_side, correlated)
 
 
 def temperature(m: Moment) -> bool | None:
@@ -363,6 +377,29 @@ def temperature(m: Moment) -> bool | None:
     # and of the newest 100 rows at most 10 whose 5-row mean lies between 1/4 and 3/4 of the present value
     means5 = [float(np.mean(slope[t - 5 : t])) / float(np.mean(slope[n - 5 :])) for t in range(5, n + 1)][-100:]
     return every(honest, steady, sum(1 / 4 < part < 3 / 4 for part in means5) <= m.lower(10))
+
+
+def one_step(m: Moment) -> bool | None:
+    """In 5 rows both slopes have one sign, >= 0.012, within a factor of 2, corr(d, log q) >= 0.9; no ramp; ratio 1."""
+    s1, s2, corr = (m.last(f"engine:{stem}", 5) for stem in ("logp_slope_q", "logp_slope_p", "logp_corr_q"))
+    if min(len(s1), len(s2), len(corr)) < 5:
+        return None
+    slopes = np.concatenate([s1, s2])
+    small, large = float(np.abs(slopes).min()), float(np.abs(slopes).max())
+    alike = bool(slopes.min() * slopes.max() > 0 and small >= 0.012 and large <= 2 * small)
+    n = min(len(m.last("engine:logp_slope_q", MEMORY)), len(m.last("engine:logp_slope_p", MEMORY)))
+    slope = (m.last("engine:logp_slope_q", n) + m.last("engine:logp_slope_p", n)) / 2
+    present = float(np.mean(slope[n - 5 :]))
+    means5 = [float(np.mean(slope[t - 5 : t])) / present for t in range(5, n + 1)][-100:] if present else []
+    ramp = sum(1 / 4 < part < 3 / 4 for part in means5) <= m.lower(3) if present else None
+    ratio = m.mean20("engine:ratio_mean", at_least=20)
+    honest = None
+    if ratio is not None:
+        se = m.noise("engine:ratio_mean") / math.sqrt(20)
+        honest = abs(ratio - 1) < max(m.lower(0.005), m.lower(4) * se)
+    strong = alike and bool(np.abs(corr).min() >= m.upper(0.9))
+    pearson = m.now("engine:prob_pearson")
+    return every(strong, ramp, None if pearson is None else pearson >= m.upper(0.95), honest)
 
 
 def steep(m: Moment) -> bool | None:
@@ -455,6 +492,15 @@ def agreement() -> Iterator[Clause]:
         outside=lambda m: above(abs((m.now("engine:ratio_mean") or 1.0) - 1), 0.005),
     )
     yield Clause(
+        finding="support_shift",
+        name="returned",
+        of="engine:ratio_mean",
+        condition=lambda m: support(m, 1),
+        hold=(3, 5),
+        guard=lambda m: lagging(m) or bool(above(share_of_zeros(m), 0.002)),
+        outside=lambda m: above(abs((m.now("engine:ratio_mean") or 1.0) - 1), 0.005),
+    )
+    yield Clause(
         finding="temperature",
         name="slopes",
         of="engine:logp_slope_q",
@@ -462,6 +508,15 @@ def agreement() -> Iterator[Clause]:
         hold=SELF_HELD,
         guard=lagging,
         outside=steep,
+    )
+    yield Clause(
+        finding="temperature",
+        name="step",
+        of="engine:logp_corr_q",
+        condition=one_step,
+        hold=SELF_HELD,
+        guard=lagging,
+        outside=lambda m: above(abs(m.now("engine:logp_corr_q") or 0.0), 0.9),
     )
     yield from stale()
     for name, (gap, limit) in GAPS.items():

@@ -17,6 +17,7 @@ from tests.domain.findings.clauses_of_engines import (
     either,
     every,
     level,
+    still_whole,
 )
 from tests.domain.findings.measures import ALPHA20, MEMORY, Moment, usual_values
 
@@ -184,13 +185,14 @@ def limits() -> Iterator[Clause]:
         yield Clause(finding=find, name=name, of=of, condition=mean_above(of, limit), hold=SELF_HELD, outside=row)
     find, of = "cut_at_limit", "length_limit_share"
     over: Test = lambda m: above(m.now("length_limit_share"), 0.5)  # noqa: E731
-    yield Clause(finding=find, name="share", of=of, condition=cut, hold=SELF_HELD, outside=over)
+    yield Clause(finding=find, name="share", of=of, condition=cut, hold=SELF_HELD, only_if=still_whole, outside=over)
     of = "eos_tokens"
     none: Test = lambda m: m.now("eos_tokens") == 0  # noqa: E731
     yield Clause(finding=find, name="no_end", of=of, condition=no_end_tokens, hold=SELF_HELD, outside=none)
     of = "response_length_mean"
     yield Clause(finding=find, name="constant", of=of, condition=same_length, hold=SELF_HELD, outside=repeated)
-    yield Clause(finding=find, name="growth", of="length_limit_share", condition=cut_more, hold=SELF_HELD, change=1)
+    of = "length_limit_share"
+    yield Clause(finding=find, name="growth", of=of, condition=cut_more, hold=SELF_HELD, only_if=still_whole, change=1)
     signs: list[tuple[str, str, Test]] = [
         ("reward_std", "reward_std", equal_rewards),
         ("advantages", "advantage_max", no_advantages),

@@ -211,7 +211,11 @@ def _slope(d: Draft) -> None:
     value = float(d.rng.choice([-1, 1])) * 0.015 * d.strength
     for name in ("mismatch_logp_slope_q", "mismatch_logp_slope_p"):
         d.put(name, value, noise=0.05)
-    d.put("mismatch_logp_corr_q", math.copysign(0.5, value))
+    d.put("mismatch_logp_corr_q", math.copysign(0.96 if d.start % 2 else 0.5, value))
+
+
+def _support(d: Draft) -> None:
+    _step("mismatch_ratio_mean", 1.0, 0.993 if d.start % 2 else 1.007, at=5, noise=1e-4)(d)
 
 
 def _nothing_synced(d: Draft) -> None:
@@ -315,7 +319,7 @@ ILLNESSES: dict[str, Illness] = {
     "far log-ratio": _alone("abs_log_ratio")(_set(mismatch_abs_log_ratio_mean=1.15)),
     "replay": _replay,
     "flips": _both(_times("router_flip_rate", 3), _fixed(mismatch_kl_k3=0.2)),
-    "support": _step("mismatch_ratio_mean", 1.0, 1.007, at=5, noise=1e-4),
+    "support": _support,
     "temperature": _slope,
     "stale": _both(_fixed(version_lag_mean=3.0), _set(mismatch_kl_k3=0.15)),
     "stale ppl": _both(_fixed(version_lag_mean=3.0), _set(mismatch_ppl_ratio=1.04)),

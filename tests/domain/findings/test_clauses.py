@@ -162,6 +162,8 @@ SPECIAL: Mapping[str, tuple[Callable[[int], Values], Callable[[int], Values]]] =
         constant(**STEADY_SLOPES),
         lambda row: STEADY_SLOPES | {"mismatch_logp_slope_p": 0.025 if row % 2 else -0.025},
     ),
+    "temperature.step": (constant(**STEADY_SLOPES | {"mismatch_logp_corr_q": 0.95}), constant(**STEADY_SLOPES)),
+    "support_shift.ratio": (constant(mismatch_ratio_mean=0.99), constant(mismatch_ratio_mean=0.997)),
     "engine_mismatch.gaps": (
         constant(**NO_GAPS | {"n_prob_diff_half": 100.0}),
         constant(**NO_GAPS | {"n_prob_diff_half": 40.0}),

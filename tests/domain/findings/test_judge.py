@@ -22,12 +22,17 @@ Values = Mapping[str, float]
 
 
 def folded(
-    rows: Iterable[Values], *, judge: Judge = JUDGE, attempt: int = 0, state: JudgeState | None = None
+    rows: Iterable[Values],
+    *,
+    judge: Judge = JUDGE,
+    attempt: int = 0,
+    state: JudgeState | None = None,
+    facts: Mapping[str, float] = {},
 ) -> JudgeState:
     """Return the state after rows of an attempt, whose steps count up."""
     found = state or JudgeState()
     for step, values in enumerate(rows, start=found.rows):
-        found = judge.fold(found, Row(place=Place(attempt, step), values=values, facts={}))
+        found = judge.fold(found, Row(place=Place(attempt, step), values=values, facts=facts))
     return found
 
 
@@ -320,8 +325,65 @@ def test_a_step_too_large_after_a_rise_of_the_learning_rate_says_so() -> None:
     assert folded(rows).standing["step_too_large"].remedy == ""
 
 
+SCALED = {"mismatch_logp_slope_q": 0.24, "mismatch_logp_slope_p": 0.2, "mismatch_logp_corr_q": 0.97}
+
+
+@pytest.mark.parametrize(
+    ("sign", "declared", "remedy"),
+    [
+        (1, {"temperature": 0.8}, "sampler_temperature"),
+        (-1, {"temperature": 0.8}, "trainer_temperature"),
+        (-1, {"temperature": 1.2}, "sampler_temperature"),
+        (1, {"temperature": 1.0}, "sampler_hotter"),
+        (-1, {}, "sampler_colder"),
+    ],
+)
+def test_two_temperatures_are_named_after_five_rows_with_the_side_that_lacks_one(
+    sign: int, declared: Values, remedy: str
+) -> None:
+    same = with_values(healthy(40), **dict.fromkeys(SCALED, 0.0), mismatch_ratio_mean=1.0)
+    scaled = with_values(healthy(5), **{name: sign * value for name, value in SCALED.items()}, mismatch_ratio_mean=1.0)
+    spell = folded([*same, *scaled], facts=declared).standing["temperature"]
+    assert (spell.trip, spell.onset, spell.remedy) == (44, 40, remedy)
+
+
+def test_a_sampler_whose_weights_fall_behind_has_no_other_temperature() -> None:
+    rows = with_values(healthy(40), **dict.fromkeys(SCALED, 0.0), mismatch_ratio_mean=1.0)
+    for row in range(60):
+        scale = min(1.0, row / 40)
+        moved = {"mismatch_logp_slope_q": 0.24 * scale, "mismatch_logp_slope_p": 0.2 * scale}
+        rows += with_values(healthy(1), **moved, mismatch_logp_corr_q=0.97, mismatch_ratio_mean=1.0)
+        assert "temperature" not in folded(rows).standing
+
+
+def test_log_probs_of_another_distribution_than_sampled_are_no_support_shift() -> None:
+    same, above = {**healthy(1)[0], "mismatch_ratio_mean": 1.0}, {"mismatch_ratio_mean": 1.05}
+    spell = folded([*[same] * 40, *[{**same, **above}] * 10]).standing["support_shift"]
+    assert (spell.clause, spell.onset) == ("returned", 40)
+
+
+def test_a_policy_without_doubt_has_no_padding_under_its_mask() -> None:
+    counts = {"n_tokens": 3000.0, "n_sequences": 128.0, "n_mu_zero_unlikely": 0.0, "n_unlikely": 200.0}
+    few, many = {"n_mu_zero": 0.0, "n_zero_tail": 0.0}, {"n_mu_zero": 2600.0, "n_zero_tail": 2200.0}
+    before = with_values(healthy(60), **counts, **few, n_prob_diff_half=0.0)
+    padded = with_values(healthy(20), **counts, **many, n_prob_diff_half=0.0)
+    assert folded([*before, *padded]).standing["corrupt_logprobs"].clause == "padding"
+    broken = [*before, *with_values(padded, reward_mean=0.02, entropy=0.001, length_limit_share=1.0)]
+    assert folded(broken).standing.keys() & {"corrupt_logprobs", "cut_at_limit"} == set()
+    assert judged(broken).lead.finding == "entropy_collapse"
+
+
+def test_a_mismatch_that_grows_from_step_to_step_asks_whether_weights_arrive() -> None:
+    ramp = [{**row, "mismatch_kl_k3": 0.02 * i} for i, row in enumerate(healthy(12), start=1)]
+    assert folded([*healthy(40), *ramp]).standing["engine_mismatch"].remedy == "weights_fall_behind"
+    step = with_values(healthy(12), mismatch_kl_k3=0.2)
+    assert folded([*healthy(40), *step]).standing["engine_mismatch"].remedy == ""
+
+
 def test_every_remedy_exists() -> None:
-    dynamic = ("lr_rose", "in_one_step", "nothing_trains", "all_solved", "none_solved", "reward_broken")
+    of_side = ("sampler_temperature", "trainer_temperature", "sampler_hotter", "sampler_colder")
+    dynamic = ("lr_rose", "in_one_step", "nothing_trains", "all_solved", "none_solved", "reward_broken", *of_side)
+    dynamic += ("weights_fall_behind",)
     for key in {*dynamic, *(clause.remedy for clause in CATALOGUE.clauses)}:
         assert remedy(key, framework=None, config={}, last_good_step=None, has_ended=False).first
 

@@ -26,7 +26,8 @@ KEYS = (
     "step_too_large reference_kl cut_at_limit no_learning_signal length_hacking length_surge entropy_explosion "
     "entropy_collapse length_collapse clip_saturation variance_blowup moderate_drift drift_growing overoptimisation "
     "reward_collapse reward_decline not_learning collapse_risk "
-    "sign probabilities unit shifted order end_dropped zeros lr_rose all_solved none_solved reward_broken "
+    "sign probabilities unit shifted order end_dropped zeros returned lr_rose sampler_temperature "
+    "trainer_temperature sampler_hotter sampler_colder weights_fall_behind all_solved none_solved reward_broken "
     "nothing_trains in_one_step"
 )
 """Findings and forms of the specification."""

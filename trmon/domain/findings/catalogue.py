@@ -123,6 +123,7 @@ class Clause:
     where: tuple[Comparison, ...] = ()
     unless: tuple[Comparison, ...] = ()
     only_if: tuple[tuple[Comparison, ...], ...] = ()
+    begins_unless: tuple[Comparison, ...] = ()
     hold: Hold
     title: str
     meaning: str
@@ -146,7 +147,7 @@ class Clause:
     def comparisons(self) -> tuple[Comparison, ...]:
         """All its comparisons."""
         alternatives = (comparison for part in (*self.any, *self.only_if, *self.page_when) for comparison in part)
-        return (*self.when, *alternatives, *self.where, *self.unless)
+        return (*self.when, *alternatives, *self.where, *self.unless, *self.begins_unless)
 
     @cached_property
     def _cheapest_first(self) -> tuple[Comparison, ...]:
@@ -176,7 +177,8 @@ class Clause:
 
 def may_begin(clause: Clause, reading: Reading) -> bool:
     """Whether a clause whose hold is met has in this row what it must have to begin."""
-    return not clause.only_if or bool(_any(clause.only_if, reading))
+    is_kept = any(guard.truth(reading) for guard in clause.begins_unless)
+    return not is_kept and (not clause.only_if or bool(_any(clause.only_if, reading)))
 
 
 def _all(parts: tuple[Comparison, ...], reading: Reading, *, relaxed: bool) -> bool | None:
@@ -295,6 +297,7 @@ class _ClauseEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     where: tuple[str, ...] = ()
     unless: tuple[str, ...] = ()
     only_if: tuple[tuple[str, ...], ...] = ()
+    begins_unless: tuple[str, ...] = ()
     hold: str = ""
     title: str = ""
     meaning: str = ""
@@ -364,6 +367,7 @@ def _clause(finding: str, entry: _Entry, name: str, given: _ClauseEntry) -> Clau
         where=tuple(map(comparison, given.where)),
         unless=tuple(map(comparison, given.unless)),
         only_if=tuple(tuple(map(comparison, part)) for part in given.only_if),
+        begins_unless=tuple(map(comparison, given.begins_unless)),
         hold=_hold(given.hold) if given.hold else AT_ONCE if is_average else USUAL_HOLD,
         title=title or entry.title,
         meaning=given.meaning or entry.meaning,

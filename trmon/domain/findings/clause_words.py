@@ -57,6 +57,8 @@ def clause_words(clause: Clause) -> str:
         words += f"; unless {' or '.join(map(comparison_words, clause.unless))}"
     if clause.only_if:
         words += f"; it begins only if {_alternatives(clause.only_if)}"
+    if clause.begins_unless:
+        words += f"; it does not begin while {' or '.join(map(comparison_words, clause.begins_unless))}"
     return words if clause.hold == AT_ONCE else f"{words}; in {clause.hold} rows"
 
 

@@ -14,10 +14,14 @@ QUANTISATION_OPTIONS = (
     *("quantization", "rollout_quantization", "actor_rollout_ref.rollout.quantization"),
     *("kv_cache_dtype", "rollout_dtype", "fp8"),
 )
+TEMPERATURE_OPTIONS = (
+    *("temperature", "actor_rollout_ref.rollout.temperature", "generator.sampling_params.temperature"),
+    *("gconfig.temperature", "rollout_temperature"),
+)
 
 
 def facts_of(config: Mapping[str, Any]) -> dict[str, float]:
-    """Return what a configuration declares, 1 each: `replay_declared`, and `noisy` for experts or FP8."""
+    """Return what a configuration declares: `replay_declared` and `noisy` (experts, FP8), 1 each, and `temperature`."""
     experts = (config_value(config, option) for option in EXPERT_OPTIONS)
     formats = (config_value(config, option) for option in QUANTISATION_OPTIONS)
     has_experts = any(given is True or ((n := decimal_of(given)) is not None and n > 1) for given in experts)
@@ -25,4 +29,7 @@ def facts_of(config: Mapping[str, Any]) -> dict[str, float]:
         "replay_declared": any(config_value(config, option) in REPLAYS for option in REPLAY_OPTIONS),
         "noisy": has_experts or any(given is True or "fp8" in str(given).lower() for given in formats),
     }
-    return {name: 1.0 for name, is_declared in declared.items() if is_declared}
+    facts = {name: 1.0 for name, is_declared in declared.items() if is_declared}
+    given = (decimal_of(config_value(config, option)) for option in TEMPERATURE_OPTIONS)
+    temperature = next((float(value) for value in given if value), None)
+    return facts if temperature is None else {**facts, "temperature": temperature}

@@ -360,6 +360,7 @@ def _evidence(clause: Clause, reading: Reading, *, then: float) -> tuple[Evidenc
 
 LR_ROSE, LR_ROWS = 3.0, 20
 SUDDEN_ROWS = 3
+GROWTH_ROWS, GROWS = 2, 1.3
 
 
 def _remedy(finding: str, clause: Clause, reading: Reading, onset: int) -> str:
@@ -368,6 +369,17 @@ def _remedy(finding: str, clause: Clause, reading: Reading, onset: int) -> str:
         lr = reading.memory("lr")
         near = [value for row, value in zip(lr.rows, lr.values, strict=True) if onset - LR_ROWS <= row <= onset]
         return "lr_rose" if near and min(near) > 0 and near[-1] > LR_ROSE * min(near) else ""
+    if finding == "temperature":
+        # Log-probs that fall short of the trainer's in size are of a higher temperature.
+        is_hotter = reading.memory("logp_slope_q").mean_of(SUDDEN_ROWS) > 0
+        declared = reading.facts.get("temperature", 1.0)
+        if declared != 1.0:
+            return "sampler_temperature" if is_hotter == (declared < 1.0) else "trainer_temperature"
+        return "sampler_hotter" if is_hotter else "sampler_colder"
+    if finding == "engine_mismatch":
+        drift = reading.memory("kl_k3").newest(2 * GROWTH_ROWS)
+        before, now = math.fsum(drift[:GROWTH_ROWS]), math.fsum(drift[GROWTH_ROWS:])
+        return "weights_fall_behind" if len(drift) == 2 * GROWTH_ROWS and now > GROWS * before else ""
     if finding == "length_collapse":
         lengths = reading.memory("response_length")
         after = [value for row, value in zip(lengths.rows, lengths.values, strict=True) if row == onset + SUDDEN_ROWS]

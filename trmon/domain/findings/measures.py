@@ -324,6 +324,17 @@ def _slope_spread(reading: Reading) -> float:
     return over(max(means), min(means))
 
 
+def _steady_correlation(reading: Reading) -> float:
+    """The least size of corr(d, log q) in the newest 5 rows; 0 unless both slopes of all of them are alike."""
+    rows = [reading.memory(name).newest(MEDIAN_ROWS) for name in ("logp_slope_q", "logp_slope_p", "logp_corr_q")]
+    if min(map(len, rows)) < MEDIAN_ROWS:
+        return math.nan
+    slopes = (*rows[0], *rows[1])
+    least, most = sorted(map(abs, (min(slopes), max(slopes))))
+    are_alike = min(slopes) * max(slopes) > 0 and least >= 0.012 and most <= 2 * least
+    return min(map(abs, rows[2])) if are_alike else 0.0
+
+
 def _ramp_rows(reading: Reading) -> float:
     """The number of the newest 100 rows whose mean of 5 lies between 1/4 and 3/4 of the present one."""
     slopes = _slopes(reading, 104)
@@ -420,6 +431,7 @@ COMPUTED: Mapping[str, Callable[[Reading], float]] = {
     "slopes.factor": _slope_factor,
     "slopes.spread": _slope_spread,
     "slopes.ramp_rows": _ramp_rows,
+    "steady_slopes.corr": _steady_correlation,
     "advantage_size": _advantage_size,
     "risk_over_limit": _risk_over_limit,
     "replayed_flip_rate": _replayed_flip_rate,
@@ -436,6 +448,7 @@ READ_BY: Mapping[str, tuple[str, ...]] = {
     "gaps.share": ("n_prob_diff_half", "n_tokens"),
     "zero_tail.share": ("n_zero_tail", "n_mu_zero", "n_tokens", "n_sequences"),
     "slopes.smaller": ("logp_slope_q", "logp_slope_p"),
+    "steady_slopes.corr": ("logp_corr_q", "logp_slope_q", "logp_slope_p"),
     "risk_over_limit": ("collapse_risk",),
     "replayed_flip_rate": ("router_flip_rate",),
     "advantage_size": ("advantage_max", "advantage_min"),

@@ -73,6 +73,7 @@ def _last_good(clause: Clause, reading: Reading, walked: int, row: int) -> int:
     count, values = len(rows), memory.values
     usual = values[max(0, count - GOOD_ROWS_BACK - START_ROWS) : max(START_ROWS, count - GOOD_ROWS_BACK)][:count]
     center, deviation = band(usual)
+    deviation = max(deviation, _least_change(clause))
     side = 1.0 if values[-1] > center else -1.0
     first = max(0, count - GOOD_ROWS_BACK)
     good = (i for i in range(count - 1, first, -1) if side * (_smooth(values, i) - center) <= deviation)
@@ -117,7 +118,7 @@ def _walked(clause: Clause, reading: Reading) -> Onset:
         row = memory.rows[-1 - int(decisive.read(reading))]
         return Onset(row, row)
     if _is_walked_back(clause):
-        return _change(memory)
+        return _change(memory, _least_change(clause))
     if decisive.measure in COMPUTED:
         # One dropped log-prob of several that are asked for is one too many.
         least = 1.0 if decisive.measure == "zeros.count" else decisive.limit
@@ -183,12 +184,19 @@ def _level(rows: Sequence[int], values: Sequence[float], is_inside: Callable[[fl
     return Onset(rows[0], rows[0])
 
 
-def _change(memory: SignalMemory) -> Onset:
+def _least_change(clause: Clause) -> float:
+    """How much of a signal counts for nothing, where the clause has a level of it: equal engines have no noise."""
+    name = clause.decisive.measure.partition(".")[0]
+    levels = [part.limit for part in clause.when if part.measure == name and part.side.startswith(">")]
+    return OF_LEVEL * levels[0] if levels else 0.0
+
+
+def _change(memory: SignalMemory, least: float) -> Onset:
     """Back from the newest row to the last one within 3 robust deviations of the start, on the side of the change."""
     center, deviation = band(memory.early[:START_ROWS])
     values = memory.values
     side = 1.0 if values[-1] > center else -1.0
-    edge = BAND_DEVIATIONS * max(deviation, 1e-12)
+    edge = max(BAND_DEVIATIONS * deviation, 1e-12, least)
     for i in range(len(values) - 1, -1, -1):
         if side * (_smooth(values, i) - center) <= edge:
             row = memory.rows[min(i + 1, len(values) - 1)]
@@ -196,6 +204,7 @@ def _change(memory: SignalMemory) -> Onset:
     return Onset(memory.rows[0], memory.rows[0])
 
 
+OF_LEVEL = 0.01
 LEAST_PART = 4
 
 

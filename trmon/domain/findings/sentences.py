@@ -69,6 +69,7 @@ OF_MEASURE: Mapping[str, str] = {
     "slopes.smaller": "the log-ratio follows the log-prob with a slope of {value}",
     "slopes.factor": "the two slopes differ by a factor of {value}",
     "slopes.spread": "the slope is steady within a factor of {value}",
+    "steady_slopes.corr": "the log-ratio follows the log-prob in 5 rows with one slope and a correlation of {value}",
     "slopes.ramp_rows": "it came within {value} rows",
     "advantage_size": "the largest advantage is {value}",
     "risk_over_limit": "the probability of a collapse is {now}",

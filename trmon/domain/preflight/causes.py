@@ -123,7 +123,7 @@ ENOUGH_TOKENS = 2000
 NEED_TOKENS = ("support_shift", "temperature")
 """Findings that are not judged with fewer tokens, or with fewer sequences than rows."""
 CONSEQUENCES = ("variance_blowup", "moderate_drift")
-ASSUME_SAMPLER = ("support_shift.ratio", "corrupt_logprobs.evidence")
+ASSUME_SAMPLER = ("support_shift.ratio", "support_shift.returned", "corrupt_logprobs.evidence")
 """Clauses that test whether the rollout sampled the tokens: they say nothing if the trainer did."""
 UNIT, UNIT_SIGNALS = "corrupt_logprobs.unit", ("logp_unit", "logp_unit_residual")
 ZEROS = ("zeros", "end_dropped", "padding")
