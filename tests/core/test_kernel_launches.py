@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -109,3 +112,34 @@ def test_a_task_runs_once_and_what_it_raises_is_raised_at_each_call() -> None:
             tasks.done("kind", fails)
     assert len(begun) == 1
     assert not begun[0].daemon
+
+
+SLOW_MODULE = """
+import sys
+import threading
+import time
+from pathlib import Path
+
+from trmon_client.core.kernel_launches import StillCompiling, compiling_elsewhere, imported
+
+folder = Path(sys.argv[1])
+(folder / "slow_module.py").write_text("import time\\ntime.sleep(1.0)\\nvalue = 1\\n")
+sys.path.insert(0, str(folder))
+calls = 0
+while True:
+    began = time.perf_counter()
+    try:
+        with compiling_elsewhere():
+            print(imported("slow_module").value, calls > 3, threading.active_count())
+        break
+    except StillCompiling:
+        assert time.perf_counter() - began < 0.5
+        calls += 1
+        time.sleep(0.05)
+"""
+
+
+def test_a_module_that_a_thread_still_imports_is_not_awaited(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", SLOW_MODULE, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.stdout.split()[:2], done.returncode) == (["1", "True"], 0), done.stderr

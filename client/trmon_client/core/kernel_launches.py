@@ -93,7 +93,9 @@ _KERNELS: dict[int, Any] = {}
 
 def imported(name: str) -> ModuleType:
     """Return a module that imports Triton. Errors: StillCompiling within `compiling_elsewhere` until it is imported."""
-    if getattr(_state, "is_elsewhere", False) and name not in sys.modules:
+    found = sys.modules.get(name)
+    is_whole = found is not None and not getattr(found.__spec__, "_initializing", False)
+    if getattr(_state, "is_elsewhere", False) and not is_whole:
         _TASKS.done(name, lambda: importlib.import_module(name))
     return importlib.import_module(name)
 

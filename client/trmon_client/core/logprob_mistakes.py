@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from enum import Enum
 
-POSITIVE_NOISE = 1e-4
-"""How far above 0 rounding may put a log-prob. Source: formulas, section 2."""
+from trmon_client.core.inputs.checked_inputs import MAX_LOGPROB
 
 
 class LogprobMistake(Enum):
@@ -47,7 +46,7 @@ _FIXES = {
 
 def mistake_in_range(least: float, largest: float) -> LogprobMistake | None:
     """Return what values are whose least is 0 or more, some of them well above 0; None of log-probs, and of NaN."""
-    if not (least >= 0 and largest > POSITIVE_NOISE):
+    if not (least >= 0 and largest > MAX_LOGPROB):
         return None
     return LogprobMistake.PROBABILITIES if largest <= 1 else LogprobMistake.SIGN
 
