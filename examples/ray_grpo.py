@@ -67,10 +67,9 @@ class Learner:
 def main(steps: int = 50, start_method: str = "spawn") -> None:
     ray.init(num_cpus=2 * N_LEARNERS, include_dashboard=False)
     variables = {name: value for name, value in os.environ.items() if name.startswith("TRMON_")}
-    options = {"runtime_env": {"env_vars": variables}}  # for a cluster that was started without them
-    learners = [
-        Learner.options(**options).remote(rank, Sampler.remote(seed=rank), start_method) for rank in range(N_LEARNERS)
-    ]
+    # For a cluster that was started without them.
+    learner = Learner.options(runtime_env={"env_vars": variables})
+    learners = [learner.remote(rank, Sampler.remote(seed=rank), start_method) for rank in range(N_LEARNERS)]
     store = f"file://{tempfile.mkdtemp()}/gloo"  # on several hosts, in a folder that they share
     texts = ray.get([learner.train.remote(steps, store) for learner in learners])
     print(texts[0])

@@ -16,6 +16,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from trmon_client.config.run_config import plain_config
+from trmon_client.findings_tracker import GAUGE
 from trmon_client.integrations.framework_runs import (
     Hook,
     after_import,
@@ -33,8 +34,6 @@ PARAMETERS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "trackio": {"log": ("self", "metrics", "step"), "finish": ("self",)},
 }
 """The methods of `Run` that are wrapped, with their first parameters."""
-OWN = "trmon/"
-"""Begins the names of what trmon itself wrote to the tracker."""
 
 
 def follow(*trackers: str) -> None:
@@ -82,7 +81,7 @@ class Numbers:
             self._monitor.__exit__(*sys.exc_info())
 
     def _send(self, monitor: Monitor, values: Mapping[str, Any], step: int | None, commit: bool | None) -> None:
-        numbers = {name: value for name, value in values.items() if not name.startswith(OWN)}
+        numbers = {name: value for name, value in values.items() if not name.startswith(GAUGE)}
         at = step if step is not None else self._step_of(values)
         if at is not None and numbers:
             self._newest = int(at)
