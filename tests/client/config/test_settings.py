@@ -68,6 +68,8 @@ MISTAKES = {
     "a rank beyond the world": ({"rank": 4, "world_size": 4}, "rank must be 0 to world_size - 1"),
     "a rank that is no number": ({"rank": "one", "world_size": 4}, r"rank \(TRMON_RANK\) must be a whole number"),
     "an attempt without characters": ({"attempt": "a\n"}, "attempt .*printable"),
+    "another tracker": ({"tracker": "comet"}, r"tracker \(TRMON_TRACKER\) must be wandb, mlflow or tensorboard:FOLDER"),
+    "a tracker without its folder": ({"tracker": "tensorboard"}, r"tracker \(TRMON_TRACKER\) must be"),
     "no step to record": ({"record_steps": "0"}, r"record_steps \(TRMON_RECORD_STEPS\) must be"),
     "no switch": ({"record_texts": "maybe"}, r"record_texts \(TRMON_RECORD_TEXTS\) must be"),
     "too many tags": ({"tags": [str(i) for i in range(65)]}, "tags .*at most 64"),

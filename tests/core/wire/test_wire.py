@@ -40,6 +40,7 @@ MESSAGES: list[wire.Message] = [
     wire.Scalars(**ORIGIN, sequence=3, step=1, values={"lr": 1e-3, "bad": None, "huge": "inf"}),
     wire.Heartbeat(**ORIGIN, losses=wire.Losses({"queue_full": 2}, 10, 3)),
     wire.Pause(**ORIGIN, sequence=4, reason="evaluation"),
+    wire.Pause(**ORIGIN, sequence=4, checkpoint=wire.SavedCheckpoint(60, "/c/60", deleted=[20])),
     wire.Finish(**ORIGIN, sequence=5, outcome="crashed", error="boom"),
 ]
 
@@ -194,6 +195,13 @@ def test_bits_survive_a_round_trip(accepted: list[bool]) -> None:
     assert wire.unpack_bits(bits, len(accepted)).tolist() == accepted
 
 
+def test_the_path_of_a_checkpoint_has_no_secrets_and_a_pause_without_one_keeps_its_bytes() -> None:
+    saved = wire.SavedCheckpoint(1, "https://me:hush@host/c/1?token=hush-hush-hush-1")
+    safe = wire.with_safe_texts(wire.Pause(**ORIGIN, sequence=4, checkpoint=saved))
+    assert safe.checkpoint == wire.SavedCheckpoint(1, "https://***@host/c/1?token=***")
+    assert b"checkpoint" not in wire.encode(wire.Pause(**ORIGIN, sequence=4, reason="evaluation"))
+
+
 def test_unknown_fields_are_ignored() -> None:
     body = msgspec.msgpack.encode(_document(colour="red", losses={"dropped": {}, "mood": 1}))
     assert wire.decode(body) == report()
@@ -240,6 +248,12 @@ INVALID_BODIES: dict[str, tuple[bytes, str, str]] = {
         "truncated",
     ),
 }
+
+
+def _saved(**changed: Any) -> dict[str, Any]:
+    return {"kind": "pause", "sequence": 1, "checkpoint": {"step": 1, "path": "/c/1", **changed}}
+
+
 INVALID_FIELDS: dict[str, tuple[dict[str, Any], str, str]] = {
     "no kind": ({"kind": DROPPED}, "kind", "is required"),
     "an unknown kind": ({"kind": "poem"}, "kind", "poem"),
@@ -258,6 +272,9 @@ INVALID_FIELDS: dict[str, tuple[dict[str, Any], str, str]] = {
     "a long warning": ({"losses": {"warnings": {"a": "b" * 4097}}}, "losses.warnings", "at most 4096"),
     "a long refusal": ({"losses": {"refused_policies": {"a": "b" * 4097}}}, "losses.refused_policies", "at most 4096"),
     "a long pause": ({"kind": "pause", "sequence": 1, "reason": "a" * 4097}, "reason", "at most 4096"),
+    "a long path": (_saved(path="a" * 4097), "checkpoint.path", "at most 4096"),
+    "a checkpoint of no step": (_saved(step=-1), "checkpoint", "zero or more"),
+    "many deleted checkpoints": (_saved(deleted=[1] * 257), "checkpoint.deleted", "at most 256"),
     "a future version": ({"wire": [2, 0]}, "wire", "supported: 1.0 to 1.x"),
     "an attempt without a name": ({"attempt": ""}, "attempt", "1 to 128"),
     "a launch with a NUL in it": ({"launch": "a\0b"}, "launch", "printable"),
