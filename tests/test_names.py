@@ -9,6 +9,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "client" / "trmon_client"
+STANDS_FOR_WANDB = PACKAGE / "integrations" / "trackers.py"
+"""Its names are those of wandb and trackio."""
 DEFINITIONS = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
@@ -25,7 +27,7 @@ def public_definitions(module: Path) -> Iterator[str]:
 
 def test_no_public_class_or_function_name_is_defined_twice() -> None:
     places: dict[str, list[str]] = defaultdict(list)
-    for module in sorted(PACKAGE.rglob("*.py")):
+    for module in sorted({*PACKAGE.rglob("*.py")} - {STANDS_FOR_WANDB}):
         for name in set(public_definitions(module)):
             places[name].append(str(module.relative_to(ROOT)))
     assert len(places) > 300
