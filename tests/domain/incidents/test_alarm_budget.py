@@ -18,9 +18,9 @@ from trmon.domain.alerts.alert import (
     ListedAlert,
 )
 from trmon.domain.alerts.silences import Matcher, MatchOperator, Silence
+from trmon.domain.findings.verdict import COLLAPSE
 from trmon.domain.identity import RunKey
 from trmon.domain.incidents.alarm_budget import (
-    COLLAPSE,
     DAY_SECONDS,
     AlarmBudget,
     BudgetRecord,

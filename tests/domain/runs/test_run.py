@@ -97,7 +97,7 @@ def test_checkpoints_are_no_mistakes_and_take_no_place_of_one() -> None:
     known = with_new_warnings(known, reported, at=9.0)
     run = replace(MemoryLog().stored_run, warnings=known)
     assert [one.kind for one in run.mistakes] == ["step_went_back"]
-    assert run.checkpoints[3] == SavedCheckpoint(3, "/c/3")
+    assert run.checkpoints[3] == SavedCheckpoint(3, "/c/3", at=3.0)
 
 
 def test_a_path_is_one_printable_line_of_bounded_length() -> None:

@@ -6,7 +6,8 @@ from tests.store.builders import CODE, NOW, alert, alert_event, append, commit, 
 from trmon.domain.access import EVERYTHING, Access
 from trmon.domain.alerts.alert import AlertState
 from trmon.domain.alerts.silences import Matcher, MatchOperator, Silence
-from trmon.domain.incidents.alarm_budget import COLLAPSE, BudgetRecord
+from trmon.domain.findings.verdict import COLLAPSE
+from trmon.domain.incidents.alarm_budget import BudgetRecord
 from trmon.domain.severity import Severity
 from trmon.store import Store
 
