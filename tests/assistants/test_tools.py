@@ -159,7 +159,10 @@ def test_a_policy_is_tried_on_stored_sequences(assistant: Assistant) -> None:
 
 def test_the_budget_says_where_the_drift_comes_from(assistant: Assistant) -> None:
     found = assistant.ask("run_budget", run=ILL)
-    assert found["drift"]["mean_mismatch"] > found["drift"]["mean_staleness"]
+    assert found["drift"]["note"].startswith("Unknown: by the stated versions")
+    assert len(found["drift"]) == 1
+    split = assistant.ask("run_budget", run=SOUND)["drift"]
+    assert 0 < split["mean_mismatch"] < split["mean_staleness"]
     assert found["lag_steps"] == 16.0 > found["lag_ceiling_steps"]
     assert "Asynchronous" in [one["kind"] for one in found["pipeline"]]
     assert "absent" not in {one["presence"] for one in found["anti_patterns"]}
