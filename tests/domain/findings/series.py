@@ -10,7 +10,7 @@ import numpy as np
 
 from tests.domain.findings.healthy_run import Row, healthy
 
-SEED, COUNT = 4, 300
+SEED, COUNT = 4, 306
 NAN = math.nan
 
 
@@ -399,6 +399,11 @@ ILLNESSES: dict[str, Illness] = {
 """Each changes the rows of a draft; the strength puts its values on both sides of the limits."""
 
 
+RARE: dict[str, Illness] = {
+    "repeated prompts": _step("distinct_prompt_share", 0.125, 0.05, at=22),
+    "temperature from a step on": _both(_slope, _fixed(mismatch_logp_corr_q=0.96)),
+}
+"""Illnesses of the last series, three of each."""
 OFTEN = (
     "replay",
     "flips",
@@ -421,7 +426,8 @@ OFTEN = (
 def series(seed: int = SEED, count: int = COUNT) -> Iterator[Case]:
     """Yield random series of 30 to 260 rows with one to three illnesses each, or none, that repeat with the seed."""
     names = [*ILLNESSES, *OFTEN]
-    for k in range(count):
+    firsts = [*(names[k % len(names)] for k in range(count - 3 * len(RARE))), *RARE, *RARE, *RARE]
+    for k, first in enumerate(firsts):
         rng = np.random.default_rng((seed, k))
         n = int(rng.choice([30, 60, 75, 100, 130, 260], p=[0.1, 0.15, 0.3, 0.25, 0.15, 0.05])) + int(
             rng.integers(0, 30)
@@ -429,12 +435,12 @@ def series(seed: int = SEED, count: int = COUNT) -> Iterator[Case]:
         draft = Draft(rng, healthy(rng, min(n, 260)), attempts=[0] * min(n, 260))
         if rng.random() < 0.3:
             _quantiles(draft)
-        chosen = [names[k % len(names)], *rng.choice(names, size=int(rng.integers(0, 4)))] if k % 25 != 24 else []
+        chosen = [first, *rng.choice(names, size=int(rng.integers(0, 4)))] if k % 25 != 24 else []
         for name in chosen:
             draft.start = int(rng.integers(0, n // 2))
             near = rng.random() < 0.25
             draft.strength = float(rng.uniform(0.75, 1.2) if near else rng.uniform(1.05, 1.6))
-            ILLNESSES[name](draft)
+            (ILLNESSES | RARE)[name](draft)
         _disturb(draft)
         yield Case(draft.rows, draft.attempts, draft.fresh, draft.config, tuple(chosen))
 
