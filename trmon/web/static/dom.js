@@ -84,7 +84,7 @@ export const typing = (element) =>
 
 /** Whether a key press may be a shortcut: nothing is being typed, no dialog is open, and no modifier is held. */
 export const isShortcut = (event) =>
-  !(typing(event.target) || document.querySelector("dialog") || event.metaKey || event.ctrlKey || event.altKey);
+  !(typing(event.target) || document.querySelector("dialog[open]") || event.metaKey || event.ctrlKey || event.altKey);
 
 export const several = (n, made) => Array.from({ length: n }, made);
 

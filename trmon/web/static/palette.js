@@ -18,7 +18,7 @@ const STEP = /^(?:step\s*)?(\d[\d,]*)$/i;
 /** Open the palette. Args: compared: runs, given as { project, run }, to which the chosen run is added to compare; rest: the
  *  rest of the address of a comparison. */
 export function openPalette({ compared = null, rest = "" } = {}) {
-  const open = document.querySelector("dialog");
+  const open = document.querySelector("dialog[open]");
   if (open) return open.matches(".palette") && open.close();
   const palette = new Palette(compared, rest);
   document.body.append(palette.dialog);
