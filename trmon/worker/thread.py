@@ -139,10 +139,13 @@ class Worker:
     def _wait_for_work(self) -> bool:
         """Wait for a wake-up or a tick; return False once the worker is closing and has no work or time left."""
         with self._condition:
-            has_work = bool(self._woken) or self._scheduler.has_waiting
-            if self._is_resumed and not has_work and not self._is_closing:
+            if self._is_resumed and not self._has_work() and not self._is_closing:
                 self._condition.wait(self._tick_seconds)
-            return not self._is_closing or (has_work and time.monotonic() < self._finish_by)
+            # Looked at again: a wake-up and the end may come in the same wait.
+            return not self._is_closing or (self._has_work() and time.monotonic() < self._finish_by)
+
+    def _has_work(self) -> bool:
+        return bool(self._woken) or self._scheduler.has_waiting
 
     def _pause(self, seconds: float) -> None:
         with self._condition:
