@@ -138,7 +138,7 @@ def test_commits_wake_the_worker_and_close_reads_every_message(store: Store) -> 
     run_id = receive(store, *(step_of(step) for step in range(5)), at=time.time())
     eventually(lambda: len(rows_of(store, run_id)) == 4)
     receive(store, wire.Finish(**ORIGIN, sequence=0, finished=finished((4, None, 1))), at=time.time())
-    worker.wake([run_id])
+    worker.wake([run_id])  # the writer may tell of the commit a moment after it acknowledged it
     worker.close()
     assert not worker.alive
     assert [row.key.step for row in rows_of(store, run_id)] == list(range(5))
