@@ -23,9 +23,10 @@ class Received:
 
     def train(self, trainer: Any, *, resume: str | None = None, **given: Any) -> Any:
         """Train with trmon attached, and return the trainer when all has arrived."""
+        before = len(self.of(wire.Finish))
         attach(trainer, project="math", run="tiny", url=self._peer.url, **given)
         trainer.train(**({"resume_from_checkpoint": resume} if resume else {}))
-        self._peer.wait_until(lambda peer: bool(peer.of(wire.Finish)))
+        self._peer.wait_until(lambda peer: len(peer.of(wire.Finish)) > before)
         return trainer
 
     def of(self, kind: type) -> list[Any]:
