@@ -171,10 +171,11 @@ torch.distributed.destroy_process_group()
 IMPORTED_FIRST = "import torch._dynamo"
 
 
-def test_rank_0_decides_for_all_also_where_a_rank_fails_or_has_no_parameters(tmp_path: Path) -> None:
+def said_by_ranks(code: str, folder: Path) -> list[list[str]]:
+    """Return the lines that each of two ranks prints."""
     ranks = [
         subprocess.Popen(
-            [sys.executable, "-c", IMPORTED_FIRST + RANK, str(rank), str(tmp_path / "store")],
+            [sys.executable, "-c", IMPORTED_FIRST + code, str(rank), str(folder / "store")],
             stdout=subprocess.PIPE,
             text=True,
         )
@@ -182,6 +183,11 @@ def test_rank_0_decides_for_all_also_where_a_rank_fails_or_has_no_parameters(tmp
     ]
     told = [rank.communicate(timeout=120)[0].splitlines() for rank in ranks]
     assert [rank.returncode for rank in ranks] == [0, 0]
+    return told
+
+
+def test_rank_0_decides_for_all_also_where_a_rank_fails_or_has_no_parameters(tmp_path: Path) -> None:
+    told = said_by_ranks(RANK, tmp_path)
     n_without_parameters = 3
     first, other = (lines[:-n_without_parameters] for lines in told)
     assert first == other
@@ -245,16 +251,7 @@ torch.distributed.destroy_process_group()
 
 
 def test_a_checkpoint_and_an_incident_are_agreed_on_before_any_rank_acts(tmp_path: Path) -> None:
-    ranks = [
-        subprocess.Popen(
-            [sys.executable, "-c", IMPORTED_FIRST + AGREEING, str(rank), str(tmp_path / "store")],
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for rank in (0, 1)
-    ]
-    told = [rank.communicate(timeout=120)[0].splitlines() for rank in ranks]
-    assert [rank.returncode for rank in ranks] == [0, 0]
+    told = said_by_ranks(AGREEING, tmp_path)
     assert told[0] == told[1] == ["0 False None", "1 True drift", "2 False None"]
 
 

@@ -19,6 +19,7 @@ from typing import Any
 
 from trmon_client.config.run_config import plain_config
 from trmon_client.config.settings import ClientSettings, Mode, resolve_settings
+from trmon_client.core.arrays import is_tensor
 from trmon_client.error_guard import WarnOnce
 from trmon_client.monitor import Monitor
 
@@ -241,7 +242,7 @@ def _log_numbers(monitor: Monitor, step: int, values: Mapping[str, Any]) -> None
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, Real) or (getattr(value, "ndim", None) == 0 and hasattr(value, "requires_grad"))
+    return isinstance(value, Real) or (is_tensor(value) and value.ndim == 0)
 
 
 def as_name(value: Any) -> str:
