@@ -97,7 +97,7 @@ class AdviceCache:
         self._asks_to_save = asks_to_save
         self._is_asked = False
         self._requests = self._taken = self._shown = 0
-        self._shown_at: int | None = None
+        self._saves = False
         self._incident: object = None
         self._newest: TrainerAdvice | None = None
         self._updated_at = 0
@@ -114,16 +114,17 @@ class AdviceCache:
         self._is_asked = is_asked
 
     def at(self, step: int) -> TrainerAdvice | None:
-        """Return the advice at a step of the trainer; None if it is too old."""
+        """Return the advice at a step of the trainer; None if it is too old.
+
+        A checkpoint is asked for by all batches of a step or by none, whichever of them the trainer reads.
+        """
         if step != self._step:
             self._step = step
             self._n_steps += 1
+            before, self._shown = self._shown, self._requests
+            self._saves = before != self._shown
         newest = self._newest if self._n_steps - self._updated_at <= VALID_STEPS else None
-        if newest is None or self._requests == 0:
-            return newest
-        if self._shown != self._requests:
-            self._shown, self._shown_at = self._requests, step
-        if step == self._shown_at:
+        if newest is not None and self._saves:
             newest = TrainerAdvice(newest)
             newest.save_checkpoint = True
         return newest

@@ -130,6 +130,13 @@ def test_a_checkpoint_is_asked_for_in_all_calls_of_one_step_once_an_illness() ->
     assert saves(advice_cache, [8, 9]) == [True, False]
 
 
+def test_a_checkpoint_asked_for_between_two_calls_of_a_step_is_shown_in_all_of_the_next() -> None:
+    advice_cache = AdviceCache(asks_to_save=True)
+    assert saves(advice_cache, [3]) == [False]
+    advice_cache.update(ASKS)
+    assert saves(advice_cache, [3, 4, 4, 5]) == [False, True, True, False]
+
+
 def test_a_request_is_taken_once_and_only_by_a_trainer_that_opted_in() -> None:
     advice_cache = AdviceCache(asks_to_save=True)
     assert not advice_cache.take_request()
