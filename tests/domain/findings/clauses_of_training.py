@@ -414,7 +414,7 @@ def reward() -> Iterator[Clause]:
     yield Clause(finding=find, name="fall", of=of, condition=fallen(0.5), hold=(20, 20), is_split=True)
     yield Clause(finding="reward_collapse", name="fall", of=of, condition=fallen(0.85), hold=(3, 3), is_split=True)
     yield Clause(finding="not_learning", name="floor", of=of, condition=learnt_nothing, hold=SELF_HELD)
-    # info only: weaker signal (`effective_signal` < 0.5 b), duplicate prompts (< 0.5 b), step time > 3 b
+    # info only: weaker signal (`effective_signal` < 0.5 b), duplicate prompts (< 0.5 b), step time > 3 b and > 1 s
     find, of = "weak_learning_signal", "effective_signal"
     yield Clause(finding=find, name="fall", of=of, condition=lambda m: below_b(m, "effective_signal", 0.5), change=-1)
     find, of = "duplicate_prompts", "distinct_prompt_share"
@@ -422,7 +422,7 @@ def reward() -> Iterator[Clause]:
         finding=find, name="fall", of=of, condition=lambda m: below_b(m, "distinct_prompt_share", 0.5), change=-1
     )
     of = "step_seconds"
-    yield Clause(finding="slow_steps", name="growth", of=of, condition=times_b(of, 3), change=1)
+    yield Clause(finding="slow_steps", name="growth", of=of, condition=times_b(of, 3, 1.0), change=1)
 
 
 def below_b(m: Moment, quantity: str, factor: float) -> bool | None:

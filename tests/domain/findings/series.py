@@ -402,6 +402,7 @@ ILLNESSES: dict[str, Illness] = {
 RARE: dict[str, Illness] = {
     "repeated prompts": _step("distinct_prompt_share", 0.125, 0.05, at=22),
     "temperature from a step on": _both(_slope, _fixed(mismatch_logp_corr_q=0.96)),
+    "short steps": _step("step_seconds", 0.2, 0.95, at=22),
 }
 """Illnesses of the last series, three of each."""
 OFTEN = (

@@ -100,6 +100,7 @@ def lengths(size: float, n: int) -> list[tuple[int, Values]]:
         ("duplicate_prompts", True, rows((20, {"distinct_prompt_share": 0.25}), (5, {"distinct_prompt_share": 0.1}))),
         ("duplicate_prompts", False, rows((20, {"distinct_prompt_share": 0.25}), (9, {"distinct_prompt_share": 0.13}))),
         ("slow_steps", True, rows((20, {"step_seconds": 10.0}), (5, {"step_seconds": 40.0}))),
+        ("slow_steps", False, rows((20, {"step_seconds": 0.05}), (60, {"step_seconds": 0.9}))),
     ],
 )
 def test_a_finding_stands_by_all_of_its_condition(finding: str, stands: bool, given: list[Values]) -> None:
