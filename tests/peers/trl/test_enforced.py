@@ -106,7 +106,7 @@ def test_token_rules_weigh_the_loss_of_each_token(tmp_path: Path, received: Rece
 
 
 def test_evaluations_are_not_enforced(tmp_path: Path, received: Received) -> None:
-    evaluating = {"eval_strategy": "steps", "eval_steps": 1, "eval_dataset": tiny.prompts(), "sampler": tiny.noisy}
+    evaluating = {"eval_strategy": "steps", "eval_steps": 1, "eval_dataset": tiny.prompts(4), "sampler": tiny.noisy}
     alone = tiny.grpo(tmp_path, **{**ONE_STEP, "learning_rate": 0.0}, **evaluating)
     alone.train()
     trainer = tiny.grpo(tmp_path, **{**ONE_STEP, "learning_rate": 0.0}, **evaluating)

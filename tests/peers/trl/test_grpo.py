@@ -43,7 +43,7 @@ def are_equal(one: list[torch.Tensor], other: list[torch.Tensor]) -> bool:
         {"sampler": tiny.noisy, "num_iterations": 2},
         {"sampler": tiny.with_gap, "gradient_accumulation_steps": 2},
         {**WITH_VLLM, "beta": 0.1, "num_iterations": 2, "gradient_accumulation_steps": 2},
-        {"eval_strategy": "steps", "eval_steps": 1, "eval_dataset": tiny.prompts()},
+        {"eval_strategy": "steps", "eval_steps": 1, "eval_dataset": tiny.prompts(4)},
     ],
     ids=["no sampler's log-probs", "iterations", "gaps, accumulation", "correction, reference", "evaluations"],
 )
@@ -192,7 +192,7 @@ def test_truncated_completions_that_trl_masks_are_empty(tmp_path: Path, received
 
 def test_evaluations_and_checkpoints_pause_the_run(tmp_path: Path, received: Received) -> None:
     saving = {"save_strategy": "steps", "save_steps": 2, "eval_strategy": "steps", "eval_steps": 2}
-    received.train(tiny.grpo(tmp_path, sampler=tiny.noisy, eval_dataset=tiny.prompts(), **saving))
+    received.train(tiny.grpo(tmp_path, sampler=tiny.noisy, eval_dataset=tiny.prompts(4), **saving))
     assert {pause.reason for pause in received.of(wire.Pause)} == {"evaluation", "checkpoint"}
     assert received.keys == [(step, 0, 0, 1) for step in range(4)]
     assert set(received.scalars("loss")) == set(range(4))
@@ -270,7 +270,7 @@ def brevity(completions: list[str], **_: Any) -> list[float]:
 def test_evaluations_rewards_by_function_and_what_is_read_from_ids_are_reported(
     tmp_path: Path, received: Received
 ) -> None:
-    given: dict[str, Any] = {"eval_strategy": "steps", "eval_steps": 2, "eval_dataset": tiny.prompts()}
+    given: dict[str, Any] = {"eval_strategy": "steps", "eval_steps": 2, "eval_dataset": tiny.prompts(4)}
     trainer = tiny.grpo(tmp_path, **WITH_VLLM, beta=0.1, reward_funcs=[tiny.word_sum, brevity], **given)
     received.train(trainer)
     trained = [entry for entry in trainer.state.log_history if "loss" in entry]

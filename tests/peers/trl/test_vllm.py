@@ -21,8 +21,8 @@ from trmon_client.core import wire
 class Engine:
     """Samples from weights that it copies when it is synchronised, and returns log-probs as `VLLMGeneration` does."""
 
-    def __init__(self, trainer: Any) -> None:
-        self._trainer = trainer
+    def __init__(self, trainer: Any, logprobs: int | None = 0) -> None:
+        self._trainer, self.logprobs = trainer, logprobs
         self._weights: dict[str, torch.Tensor] = {}
         self.synchronised_at: list[int] = []
 
@@ -32,20 +32,21 @@ class Engine:
 
     @torch.no_grad()
     def generate(self, *, prompts: list[Any], **_: Any) -> tuple[Any, ...]:
-        """Return the ids of prompts and completions, log-probs, and nothing more."""
+        """Return the ids of prompts and completions, log-probs if asked for, and nothing more."""
         are_texts = isinstance(prompts[0], str)
         ids = self._trainer.processing_class(prompts)["input_ids"] if are_texts else prompts
         completions = torch.randint(3, len(tiny.WORDS), (len(ids), tiny.LENGTH))
         rows = torch.cat([torch.tensor(ids), completions], dim=1)
         logits = torch.func.functional_call(self._trainer.model, self._weights, rows).logits / self._trainer.temperature
         scored = logits.log_softmax(-1)[:, -tiny.LENGTH - 1 : -1].gather(-1, completions[..., None])
-        return ids, completions.tolist(), (scored[..., 0] if are_texts else scored).tolist(), {}
+        logprobs = None if self.logprobs is None else (scored[..., 0] if are_texts else scored).tolist()
+        return ids, completions.tolist(), logprobs, {}
 
 
-def with_vllm(trainer: Any) -> Any:
-    """Return the trainer as `use_vllm=True` makes it where vLLM is installed."""
+def with_vllm(trainer: Any, **asked: Any) -> Any:
+    """Return the trainer as `use_vllm=True` makes it where vLLM is installed. Args: asked: `logprobs` of the engine."""
     trainer.use_vllm, trainer._last_loaded_step = True, -1
-    trainer.vllm_generation = Engine(trainer)
+    trainer.vllm_generation = Engine(trainer, **asked)
     return trainer
 
 
@@ -61,8 +62,21 @@ def test_its_log_probs_and_the_step_of_its_weights_arrive(tmp_path: Path, receiv
         assert np.abs(columns["mismatch_sum_d"]).max() < 1e-4  # the engine has the trainer's weights and temperature
 
 
-def test_of_rloo_its_log_probs_are_unknown(tmp_path: Path, received: Received) -> None:
-    trainer = with_vllm(tiny.rloo(tmp_path, num_iterations=2))
+def test_rloo_drops_its_log_probs_and_they_arrive(tmp_path: Path, received: Received) -> None:
+    # TRL 1 asks vLLM for none in RLOO; 0.28 asks for them, as for GRPO.
+    given = {"num_iterations": 2, "gradient_accumulation_steps": 2, "temperature": 0.9}
+    trainer = with_vllm(tiny.rloo(tmp_path, **given), logprobs=None if tiny.VERSION >= (1, 0) else 0)
     received.train(trainer)
-    assert {columns.pairs for columns in received.columns} == {("staleness",)}
-    assert [columns["version_min"].tolist() for columns in received.columns] == [[0] * 4, [0] * 4, [2] * 4, [2] * 4]
+    assert received.keys == [(step, update, chunk, 2) for step in (0, 2) for update in range(2) for chunk in range(2)]
+    for report, columns in zip(received.of(wire.Report), received.columns, strict=True):
+        assert columns.pairs == ("mismatch", "staleness", "total")
+        assert columns["version_min"].tolist() == [report.step] * tiny.BATCH
+        assert np.abs(columns["mismatch_sum_d"]).max() < 1e-4  # the engine has the trainer's weights and temperature
+
+
+def test_rloo_trains_alike_with_log_probs_that_it_drops(tmp_path: Path, received: Received) -> None:
+    alone = with_vllm(tiny.rloo(tmp_path))
+    alone.train()
+    watched = received.train(with_vllm(tiny.rloo(tmp_path)))
+    pairs = zip(watched.model.parameters(), alone.model.parameters(), strict=True)
+    assert all(torch.equal(one, other) for one, other in pairs)

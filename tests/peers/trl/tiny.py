@@ -62,9 +62,9 @@ def model(folder: Path, **larger: Any) -> Qwen2ForCausalLM:
     return untrained
 
 
-def prompts() -> Dataset:
+def prompts(n: int = N_PROMPTS) -> Dataset:
     """Return prompts of two words."""
-    return Dataset.from_dict({"prompt": [f"w{i} w{i + 1}" for i in range(N_PROMPTS)]})
+    return Dataset.from_dict({"prompt": [f"w{i} w{i + 1}" for i in range(n)]})
 
 
 def word_sum(completions: list[str], **_: Any) -> list[float | None]:

@@ -9,7 +9,14 @@ import numpy as np
 
 from trmon_client.batch_decision import BatchDecision
 from trmon_client.config.settings import ClientSettings
-from trmon_client.integrations.framework_runs import Hook, ids_like, pausing_hook, report_numbers, warn_once
+from trmon_client.integrations.framework_runs import (
+    Hook,
+    hook_method,
+    ids_like,
+    pausing_hook,
+    report_numbers,
+    warn_once,
+)
 from trmon_client.monitor import Monitor
 
 NAMES = ("loss", "grad_norm", "learning_rate", "entropy", "completions/clipped_ratio")
@@ -129,7 +136,7 @@ class ScalarHooks(TrainingHooks):
 
 
 REWARDS, GROUP_IDS, OLD_LOGPS = "trmon_rewards", "trmon_group_ids", "trmon_old_logps"
-TRUNCATED = "trmon_truncated"
+TRUNCATED, SAMPLED = "trmon_truncated", "trmon_sampled"
 
 
 def end_tokens(trainer: Any) -> set[int]:
@@ -140,7 +147,10 @@ def end_tokens(trainer: Any) -> set[int]:
 
 
 class RolloutLabels:
-    """Collects while a trainer generates rollouts; `rewards`, by function, and `completions`, lists of ids, are set."""
+    """Collects while a trainer generates rollouts; what is public in it is set.
+
+    `rewards`: by function. `completions`: lists of ids. `sampled`: lists of log-probs of their tokens.
+    """
 
     def __init__(self, trainer: Any) -> None:
         self._trainer = trainer
@@ -151,6 +161,7 @@ class RolloutLabels:
         """Forget the previous rollouts."""
         self.rewards: Any = None
         self.completions: Any = None
+        self.sampled: Any = None
         self._first_score: Any = None
 
     def note_score(self, score: Any) -> None:
@@ -178,8 +189,25 @@ class RolloutLabels:
             labels[TRUNCATED] = torch.from_numpy(cut).to(rewards.device)
         if "old_logps" in rollouts:
             labels[OLD_LOGPS] = self._first_score[0]
+            if self.sampled is not None:
+                labels[SAMPLED] = padded_like(rollouts["completion_mask"], self.sampled)
         self.begin()
         return {**rollouts, **labels}
+
+
+def rows_of(logprobs: Sequence[Any]) -> list[Any]:
+    """Return vLLM's log-probs, a number or a list of one a token, as rows. Errors: ValueError: several a token."""
+    return [np.asarray(row, dtype=np.float32).reshape(len(row)) for row in logprobs]
+
+
+def padded_like(mask: Any, rows: Sequence[Any]) -> Any:
+    """Return rows of float32 numbers as a tensor of the shape of a mask, [B, T], with NaN after their ends."""
+    padded = np.full(tuple(mask.shape), np.nan, dtype=np.float32)
+    for into, row in zip(padded, rows, strict=True):
+        into[: len(row)] = row
+    import torch
+
+    return torch.from_numpy(padded).to(mask.device)
 
 
 def restrict_to_accepted(decision: BatchDecision, inputs: dict[str, Any], scored: Any) -> Any:
@@ -260,6 +288,12 @@ class RolloutHooks(TrainingHooks):
     def __init__(self, trainer: Any, settings: ClientSettings) -> None:
         super().__init__(trainer, settings)
         self._begin()
+        engine: Any = getattr(trainer, "vllm_generation", None)
+        if callable(getattr(engine, "generate", None)):
+            # RLOOTrainer of TRL 1 asks vLLM for no log-probs; 0 asks for those of what it samples.
+            if getattr(engine, "logprobs", 0) is None:
+                engine.logprobs = 0
+            hook_method(engine, "generate", self._sample)
 
     def by_method(self) -> dict[str, Hook]:
         return {
@@ -293,6 +327,13 @@ class RolloutHooks(TrainingHooks):
         output = generate(*args, **kwargs)
         self._keys.begin_rollout(self._trainer.state.global_step)
         return monitor.error_guard.guard(lambda: self._labels.added_to(output), otherwise=output)
+
+    def _sample(self, generate: Hook, *args: Any, **kwargs: Any) -> Any:
+        """Keep the log-probs that vLLM returns, which RLOOTrainer drops."""
+        output = generate(*args, **kwargs)
+        if (monitor := self._training_monitor) is not None:
+            self._labels.sampled = monitor.error_guard.guard(lambda: rows_of(output[2]), otherwise=None)
+        return output
 
     def _calculate_rewards(self, calculate: Hook, *args: Any, **kwargs: Any) -> Any:
         self._labels.rewards = rewards = calculate(*args, **kwargs)
@@ -328,7 +369,8 @@ class RolloutHooks(TrainingHooks):
     def _decide(self, monitor: Monitor, inputs: dict[str, Any], scored: Any) -> Any:
         """Report a micro-batch; return its log-probs and entropies without the rows that the decision rejects."""
         trainer, pi = self._trainer, scored[0].detach()
-        mu, old = inputs.get("sampling_per_token_logps"), inputs.get("old_per_token_logps", inputs.get(OLD_LOGPS))
+        mu = inputs.get("sampling_per_token_logps", inputs.get(SAMPLED))
+        old = inputs.get("old_per_token_logps", inputs.get(OLD_LOGPS))
         generated_at, update, n_chunks = self._keys.next(trainer.state.global_step, chunks=self._chunks)
         mask = inputs["completion_mask"]
         # vLLM's weights are those of its last synchronisation; which ones a rollout_func samples from is unknown.
