@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from trmon_client.active_policies import AdviceCache
 from trmon_client.batch_decision import BatchDecision
 from trmon_client.batch_statistics import GivenLogits
-from trmon_client.config.settings import ClientSettings, Mode, resolve_settings
+from trmon_client.config.settings import ClientSettings, Mode, OnIncident, resolve_settings
 from trmon_client.core.columns import Columns
 from trmon_client.core.inputs.checked_inputs import GivenBatch
 from trmon_client.core.policies.policy import Policy
@@ -24,8 +24,6 @@ from trmon_client.process.process_end import ProcessEnd
 from trmon_client.session import LoggedBatch, Session
 
 AnyMonitor = TypeVar("AnyMonitor", bound="Monitor")
-OnIncident = Callable[[Mapping[str, Any]], object]
-"""The trainer's function for an incident, with what `advice["incident"]` says of it."""
 SEVERAL_RANKS = (
     "on_incident= is not called by log_batch where a run has several ranks, which must agree before one acts: call "
     "trmon_client.advice.requests_at_step on every rank, and act on what it returns"
@@ -51,9 +49,8 @@ class Monitor:
     must not go back.
     """
 
-    def __init__(self, settings: ClientSettings, *, on_incident: OnIncident | None = None) -> None:
+    def __init__(self, settings: ClientSettings) -> None:
         self.settings = settings
-        self._on_incident = on_incident
         self._incidents_step: int | None = None
         self._sessions: dict[int, Session] = {}
         self._begin_session(settings.policy, is_fork=False)
@@ -76,7 +73,8 @@ class Monitor:
 
         The token is for such a child alone: a pickle may also be a checkpoint.
         """
-        settings = self.settings if get_spawning_popen() is not None else replace(self.settings, token=None)
+        token = self.settings.token if get_spawning_popen() is not None else None
+        settings = replace(self.settings, token=token, on_incident=None)
         return _in_child, (settings, self._session.policies.current, self._is_closed)
 
     def log_batch(
@@ -149,19 +147,17 @@ class Monitor:
                 raise
             session.error_guard.record(error)
             return BatchDecision.neutral(tensors, error_guard=session.error_guard)
-        if self._on_incident is not None:
-            session.error_guard.guard(lambda: self._tell_of_incident(session, step), otherwise=None)
+        if (act := self.settings.on_incident) is not None and step != self._incidents_step:
+            session.error_guard.guard(lambda: self._tell_of_incident(act, session, step), otherwise=None)
         return decision
 
-    def _tell_of_incident(self, session: Session, step: int) -> None:
+    def _tell_of_incident(self, act: OnIncident, session: Session, step: int) -> None:
         """Call the trainer's function at the first call of a step; several ranks have to agree before one acts."""
-        if self._on_incident is None or step == self._incidents_step:
-            return
         self._incidents_step = step
         if session.n_ranks > 1:
             session.error_guard.warn_of_misuse("on_incident", SEVERAL_RANKS)
         elif (incident := session.advice_cache.take_incident()) is not None:
-            call_on_incident(self._on_incident, incident, session.error_guard)
+            call_on_incident(act, incident, session.error_guard)
 
     @property
     def advice_cache(self) -> AdviceCache:
@@ -293,4 +289,4 @@ def init(
     Errors: ValueError naming the argument and its variable; never for network failures.
     """
     given = {**locals()}
-    return Monitor(resolve_settings(given, environment=os.environ), on_incident=on_incident)
+    return Monitor(resolve_settings(given, environment=os.environ))

@@ -484,7 +484,7 @@ def test_an_incident_is_told_once_at_a_step_boundary_in_the_trainers_thread(tmp_
     told: list[tuple[str, threading.Thread]] = []
     with Peer(acknowledge=lambda one: incident("warn" if getattr(one, "step", 0) < 3 else "page")) as peer:
         on_incident = lambda one: told.append((one["severity"], threading.current_thread()))  # noqa: E731
-        with Monitor(settings(tmp_path, url=peer.url, checkpoint_on_warning=True), on_incident=on_incident) as monitor:
+        with Monitor(settings(tmp_path, url=peer.url, checkpoint_on_warning=True, on_incident=on_incident)) as monitor:
             asked = []
             for step in range(6):
                 for _ in range(2):
@@ -507,7 +507,7 @@ def test_what_on_incident_raises_is_said_once_and_several_ranks_have_to_agree(
 
     for ranks in ({}, {"rank": 0, "world_size": 2}):
         with Peer(acknowledge=lambda _: incident("page", opened_step=len(peer.messages))) as peer:
-            with Monitor(settings(tmp_path, url=peer.url, **ranks), on_incident=fails) as monitor:
+            with Monitor(settings(tmp_path, url=peer.url, on_incident=fails, **ranks)) as monitor:
                 for step in range(5):
                     monitor.log_batch(step=step, **batch())
                     eventually(lambda: len(peer.of(wire.Report)), lambda n, step=step: n == step + 1)

@@ -36,7 +36,7 @@ class Arguments:
         value = self.get(name)
         try:
             return None if value is None else parse(value)
-        except (TypeError, ValueError, AttributeError, OverflowError, KeyError):
+        except (TypeError, ValueError, AttributeError, OverflowError, KeyError, ImportError):
             # A URL or a token may hold a secret: show neither the value nor the error about it.
             shown = "is not" if name in ("url", "token") else f"is {value!r:.80}"
             raise ValueError(f"{name} ({variable_name(name)}) must be {expected}, and {shown}") from None

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 from trmon_client.config.run_config import plain_config
@@ -117,6 +118,10 @@ DEFAULT_SPOOL = "trmon-spool"
 DEFAULT_RECORD_STEPS = 8
 
 
+OnIncident = Callable[[Mapping[str, Any]], object]
+"""The trainer's function for an incident, with what `advice["incident"]` says of it."""
+
+
 class Mode(str, Enum):
     """Whether the client enforces its decisions, only records them, or is off."""
 
@@ -149,6 +154,7 @@ class ClientSettings:
     handles_signals: bool = True
     triton: bool | None = None
     checkpoint_on_warning: bool = False
+    on_incident: OnIncident | None = field(default=None, repr=False)
     tracker: str | None = None
     reports_checkpoints: bool = False
     """Whether an integration reports each checkpoint, so that without a report there is none."""
@@ -206,6 +212,7 @@ def resolve_settings(
         handles_signals=arguments.parsed("signals", _switch, expected="0 or 1") is not False,
         triton=_triton(arguments),
         checkpoint_on_warning=asks_to_save(arguments),
+        on_incident=incident_function(arguments),
         tracker=arguments.parsed("tracker", _tracker, expected="wandb, mlflow or tensorboard:FOLDER"),
         launcher=launcher,
         limits=limits or Limits(),
@@ -266,6 +273,18 @@ def _ranks(arguments: Arguments) -> tuple[int | None, int | None]:
 def asks_to_save(arguments: Arguments) -> bool:
     """Whether the trainer's author wants a checkpoint at a warning. Errors: ValueError naming the variable."""
     return arguments.parsed("checkpoint_on_warning", _switch, expected="0 or 1") is True
+
+
+def incident_function(arguments: Arguments) -> OnIncident | None:
+    """Return the trainer's function for an incident, by its name in the variable. Errors: ValueError naming both."""
+    return arguments.parsed("on_incident", _function, expected="a function, MODULE:FUNCTION in the variable")
+
+
+def _function(value: OnIncident | str) -> OnIncident:
+    found: OnIncident = resolve_name(value) if isinstance(value, str) else value
+    if not callable(found):
+        raise TypeError
+    return found
 
 
 def _tracker(value: str) -> str:

@@ -1,7 +1,9 @@
 """Report runs of AReaL from its trainer: `attach_areal(trainer)` before `trainer.train(...)`.
 
-AReaL documents no hook between the log-probs and the update, so methods of this trainer's actor and logger are wrapped.
-Run with AReaL 1.0.4: areal/trainer/ppo/actor.py and areal/infra/rpc/rtensor.py; read: areal/trainer/rl_trainer.py.
+AReaL documents no hook between the log-probs and the update, so methods of this trainer, its actor, logger
+and saver are wrapped.
+Run with AReaL 1.0.4: areal/trainer/ppo/actor.py, areal/infra/rpc/rtensor.py, areal/utils/saver.py; read:
+areal/trainer/rl_trainer.py.
 """
 
 from __future__ import annotations
@@ -11,9 +13,18 @@ import sys
 from collections import ChainMap
 from collections.abc import Sequence
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
-from trmon_client.integrations.framework_runs import Hook, begin_monitor, hook_fitting, report_batch, report_numbers
+from trmon_client.config.settings import OnIncident
+from trmon_client.integrations.framework_runs import (
+    Hook,
+    begin_monitor,
+    hook_fitting,
+    report_batch,
+    report_checkpoint,
+    report_numbers,
+)
 
 ARGUMENTS = {
     "logprobs": "rollout_logprobs",
@@ -28,9 +39,12 @@ OF_TOKENS = ("logprobs", "loss_mask", "versions")
 """Arrays that AReaL keeps at the position of the token; the others are at the position that predicts it."""
 
 
-def attach_areal(trainer: Any) -> None:
-    """Report what a `PPOTrainer` trains on; one whose methods do not fit trains as before, after one warning."""
-    monitor = begin_monitor("areal", lambda: _description(trainer))
+def attach_areal(trainer: Any, *, on_incident: OnIncident | None = None) -> None:
+    """Report what a `PPOTrainer` trains on; one whose methods do not fit trains as before, after one warning.
+
+    Args: on_incident: as of `trmon_client.init`, called on the controller.
+    """
+    monitor = begin_monitor("areal", lambda: _description(trainer, on_incident))
     if monitor is None:
         return
     actor = trainer.actor
@@ -46,23 +60,39 @@ def attach_areal(trainer: Any) -> None:
         report_numbers(monitor, global_step, lambda: data if isinstance(data, dict) else ChainMap(*data))
         return original(epoch, step, global_step, data)
 
+    def save(original: Hook, engine: Any, epoch: int, step: int, global_step: int, *args: Any, **kwargs: Any) -> Any:
+        saved = original(engine, epoch, step, global_step, *args, **kwargs)
+        folder = monitor.error_guard.guard(lambda: _folder(trainer, epoch, step, global_step), otherwise=None)
+        # AReaL calls it each step, for its critic too, and saves at some.
+        if engine is actor and folder is not None and folder.is_dir():
+            report_checkpoint(monitor, global_step, lambda: str(folder))
+        return saved
+
     def close(original: Hook) -> Any:
         monitor.__exit__(*sys.exc_info())
         return original()
 
-    hooks: dict[str, Hook] = {"compute_advantages": compute, "commit": commit, "close": close}
+    hooks: dict[str, Hook] = {"compute_advantages": compute, "commit": commit, "save": save, "close": close}
     expected = {"compute_advantages": (), "get_version": ()}
     if hook_fitting(actor, expected, hooks, framework="areal"):
         hook_fitting(
             trainer.stats_logger, {"commit": ("epoch", "step", "global_step", "data")}, hooks, framework="areal"
         )
+        hook_fitting(trainer.saver, {"save": ("engine", "epoch", "step", "global_step")}, hooks, framework="areal")
         hook_fitting(trainer, {"close": ()}, hooks, framework="areal")
 
 
-def _description(trainer: Any) -> dict[str, Any] | None:
+def _folder(trainer: Any, epoch: int, step: int, global_step: int) -> Path:
+    """Return where AReaL's saver puts the actor's weights; asking it for the folder would make it."""
+    config = trainer.config.saver
+    root = trainer.saver.get_save_root(config.experiment_name, config.trial_name, config.fileroot)
+    return Path(root, "default", f"epoch{epoch}epochstep{step}globalstep{global_step}")
+
+
+def _description(trainer: Any, on_incident: OnIncident | None) -> dict[str, Any] | None:
     """Return the settings of a run; in AReaL's SPMD mode of a data-parallel head. Its controller is the only rank."""
     actor, config = trainer.actor, trainer.config
-    given = {"config": config, "project": config.experiment_name, "run": config.trial_name}
+    given = {"config": config, "project": config.experiment_name, "run": config.trial_name, "on_incident": on_incident}
     if hasattr(actor, "is_data_parallel_head"):
         ranks = {"rank": actor.data_parallel_rank, "world_size": actor.data_parallel_world_size}
         return {**given, **ranks} if actor.is_data_parallel_head() else None

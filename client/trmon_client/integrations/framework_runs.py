@@ -18,7 +18,7 @@ from types import ModuleType
 from typing import Any
 
 from trmon_client.config.run_config import plain_config
-from trmon_client.config.settings import ClientSettings, Mode, resolve_settings
+from trmon_client.config.settings import ClientSettings, Mode, OnIncident, resolve_settings
 from trmon_client.core.arrays import is_tensor
 from trmon_client.error_guard import WarnOnce
 from trmon_client.monitor import Monitor
@@ -162,11 +162,13 @@ def run_settings(
     rank: int = 0,
     world_size: int = 1,
     reports_checkpoints: bool = False,
+    on_incident: OnIncident | None = None,
+    acts: bool = True,
 ) -> ClientSettings:
     """Return the settings; TRMON_PROJECT and TRMON_RUN take precedence over the framework's names.
 
     Args: framework: its distribution. config: the framework's, a mapping or an object. rank, world_size:
-        data-parallel; a driver is the only rank.
+        data-parallel; a driver is the only rank. acts: whether the monitor calls on_incident itself.
     Errors: ValueError naming the variable.
     """
     environment = os.environ
@@ -175,7 +177,9 @@ def run_settings(
         for name, value in {"project": project, "run": run}.items()
     }
     given = {**names, "config": described_config(framework, config), "rank": rank, "world_size": world_size}
-    settings = replace(resolve_settings(given, environment=environment), reports_checkpoints=reports_checkpoints)
+    settings = resolve_settings({**given, "on_incident": on_incident}, environment=environment)
+    act = settings.on_incident if acts else None
+    settings = replace(settings, reports_checkpoints=reports_checkpoints, on_incident=act)
     if settings.mode is Mode.ENFORCE:
         warn_once("enforce", f"trmon does not change the loss of {framework}: mode observe")
         settings = replace(settings, mode=Mode.OBSERVE)

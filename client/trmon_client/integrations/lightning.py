@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from lightning.pytorch import Callback
 from lightning.pytorch.loggers import Logger
 
 from trmon_client.config.settings import resolve_settings
-from trmon_client.integrations.framework_runs import described_config, report_numbers
+from trmon_client.integrations.framework_runs import described_config, report_checkpoint, report_numbers
 from trmon_client.monitor import Monitor
 
 
@@ -32,7 +33,8 @@ class LightningCallback(Callback):  # type: ignore[misc]
         """Begin a run."""
         if trainer.is_global_zero:
             config = described_config("lightning", pl_module.hparams, given=self._given.get("config"))
-            self._monitor = Monitor(resolve_settings({**self._given, "config": config}, environment=os.environ))
+            settings = resolve_settings({**self._given, "config": config}, environment=os.environ)
+            self._monitor = Monitor(replace(settings, reports_checkpoints=True))
             trainer.loggers = [*trainer.loggers, _ScalarsLogger(self._monitor, trainer)]
 
     def on_validation_start(self, trainer: Any, pl_module: Any) -> None:
@@ -68,6 +70,11 @@ class _ScalarsLogger(Logger):  # type: ignore[misc]
         # Metrics of an evaluation count steps of its own.
         if self._trainer.training and step is not None:
             report_numbers(self._monitor, step, lambda: metrics)
+
+    def after_save_checkpoint(self, checkpoint_callback: Any) -> None:
+        # Lightning has counted the step that it has just done; it logs its numbers under the count before it.
+        step = max(0, self._trainer.global_step - 1)
+        report_checkpoint(self._monitor, step, lambda: checkpoint_callback._last_checkpoint_saved)
 
     def log_hyperparams(self, *_: Any, **__: Any) -> None:
         pass

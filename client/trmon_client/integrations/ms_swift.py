@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import Any
 
 from trmon_client.config.service_address import Arguments
-from trmon_client.config.settings import asks_to_save
+from trmon_client.config.settings import asks_to_save, incident_function
 from trmon_client.error_guard import ErrorGuard
 from trmon_client.integrations.framework_runs import (
     Hook,
@@ -48,11 +48,10 @@ def swift_callback(args: Any, trainer: Any) -> Any:
     hook_fitting(trainer, PARAMETERS, hooks.by_method(), framework="ms-swift")
     callback = import_module("trmon_client.integrations.transformers").SavingCallback
     # By the environment alone: a rank without a monitor takes part in the agreement, too.
-    return callback(lambda: hooks.monitor, asks_to_save=ErrorGuard().guard(_asks_to_save, otherwise=False))
-
-
-def _asks_to_save() -> bool:
-    return asks_to_save(Arguments({}, os.environ))
+    guard, arguments = ErrorGuard().guard, Arguments({}, os.environ)
+    asks = guard(lambda: asks_to_save(arguments), otherwise=False)
+    act = guard(lambda: incident_function(arguments), otherwise=None)
+    return callback(lambda: hooks.monitor, asks_to_save=asks, on_incident=act)
 
 
 class SwiftHooks:
@@ -90,7 +89,7 @@ class SwiftHooks:
             return None
         accelerator = self._trainer.accelerator
         ranks = {"rank": accelerator.process_index, "world_size": accelerator.num_processes}
-        return {"config": self._args, **ranks, "reports_checkpoints": True}
+        return {"config": self._args, **ranks, "reports_checkpoints": True, "acts": False}
 
     def _postprocess(self, postprocess: Hook, samples: Any, batches: Any) -> Any:
         done = postprocess(samples, batches)

@@ -2,21 +2,23 @@
 
 NeMo-RL documents interfaces, `PolicyInterface.train` and `LoggerInterface`: the first is wrapped for this policy, the
 second has one more backend. Read, not run: NeMo-RL 0.7.0, commit 7ea279ab, nemo_rl/algorithms/grpo.py,
-nemo_rl/models/policy/lm_policy.py and nemo_rl/utils/logger.py; it is not on PyPI and needs GPUs.
+nemo_rl/models/policy/lm_policy.py and nemo_rl/utils/{checkpoint,logger}.py; it is not on PyPI and needs GPUs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import count
+from pathlib import Path
 from typing import Any
 
+from trmon_client.config.settings import OnIncident
 from trmon_client.integrations.framework_runs import (
     Hook,
     batch_arguments,
     begin_monitor,
     hook_fitting,
     report_batch,
+    report_checkpoint,
     report_numbers,
 )
 from trmon_client.monitor import Monitor
@@ -29,23 +31,35 @@ ARGUMENTS = {
 """The argument of `log_batch` for each key of NeMo-RL's training data, [B, S] each."""
 
 
-def attach_nemo_rl(policy: Any, logger: Any, state: Any, *, config: Any = None) -> None:
+def attach_nemo_rl(
+    policy: Any, logger: Any, state: Any, *, config: Any = None, on_incident: OnIncident | None = None
+) -> None:
     """Report what a policy trains on; one whose `train` does not fit trains as before, after one warning.
 
     Args: policy, logger, state, config: as `setup` returns them, the last two as `grpo_save_state` and `master_config`.
+        on_incident: as of `trmon_client.init`, called on the driver.
     """
-    monitor = begin_monitor("nemo-rl", lambda: {"config": {} if config is None else config})
+    given = {"config": {} if config is None else config, "on_incident": on_incident, "reports_checkpoints": True}
+    monitor = begin_monitor("nemo-rl", lambda: given)
     if monitor is None:
         return
-    steps = count(getattr(state, "total_steps", 0) + 1)
+    step = getattr(state, "total_steps", 0)
 
     def train(original: Hook, data: Any, loss_fn: Any, *args: Any, **kwargs: Any) -> Any:
         # NeMo-RL logs a step under this number, which it keeps in a local variable.
-        step = next(steps)
+        nonlocal step
+        step += 1
         report_batch(monitor, lambda: _arguments(data, step))
         return original(data, loss_fn, *args, **kwargs)
 
-    if hook_fitting(policy, {"train": ("data", "loss_fn")}, {"train": train}, framework="nemo-rl"):
+    def save(original: Hook, weights_path: str, *args: Any, **kwargs: Any) -> Any:
+        saved = original(weights_path, *args, **kwargs)
+        # NeMo-RL renames tmp_step_N/ once all of it is written; the policy's weights lie two folders deep in it.
+        report_checkpoint(monitor, step, lambda: str(Path(weights_path).parents[1]).replace("tmp_step_", "step_"))
+        return saved
+
+    expected = {"train": ("data", "loss_fn"), "save_checkpoint": ("weights_path",)}
+    if hook_fitting(policy, expected, {"train": train, "save_checkpoint": save}, framework="nemo-rl"):
         logger.loggers.append(MonitorLogger(monitor))
 
 

@@ -1,8 +1,8 @@
 """Report runs of prime-rl from its training ranks: `[trainer.loss] type = "custom"`, which gets one sample a call.
 
 The loss is prime-rl's own. A micro-batch is reported when prime-rl then calls its token exporter, which knows the step.
-Read, not run: prime-rl 0.8.1.dev67, commit 559b4477, src/prime_rl/trainer/rl/{loss,token_export,train}.py; it is not on
-PyPI and needs GPUs.
+Read, not run: prime-rl 0.8.1.dev67, commit 559b4477, src/prime_rl/trainer/ckpt.py and rl/{loss,token_export,train}.py
+there; it is not on PyPI and needs GPUs.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import sys
 from importlib import import_module
 from typing import Any
 
-from trmon_client.integrations.framework_runs import Hook, begin_monitor, hook_fitting, report_batch
+from trmon_client.integrations.framework_runs import Hook, begin_monitor, hook_fitting, report_batch, report_checkpoint
 from trmon_client.monitor import Monitor
 
 ARGUMENTS = {
@@ -23,6 +23,8 @@ ARGUMENTS = {
 }
 """The argument of `log_batch` for each field of prime-rl's `LossInputs`, 1-D tensors of one sample."""
 LOSSES = {"default": ("DefaultLossConfig", "default_loss_fn"), "ipo": ("IPOLossConfig", "ipo_loss_fn")}
+CHECKPOINTS = "prime_rl.trainer.ckpt"
+SAVING = {"save": ("self", "step", "model"), "get_ckpt_path": ("self", "step")}
 EXPORT = ("self", "step", "micro_step", "micro_batch")
 
 
@@ -56,12 +58,19 @@ class ReportingLoss:
         if fits and rank % ranks_per_replica == 0:
             replica = {"rank": rank // ranks_per_replica, "world_size": world_size // ranks_per_replica}
             self._monitor = begin_monitor("prime-rl", lambda: {"config": {"loss": loss}, **replica})
+            if (manager := getattr(sys.modules.get(CHECKPOINTS), "CheckpointManager", None)) is not None:
+                hook_fitting(manager, SAVING, {"save": self._save}, framework="prime-rl")
 
     def _export(self, export: Hook, exporter: Any, step: int, *args: Any, **kwargs: Any) -> Any:
         samples, self._samples = self._samples, []
         if samples:
             report_batch(self._monitor, lambda: {"step": step, **_columns(samples)})
         return export(exporter, step, *args, **kwargs)
+
+    def _save(self, save: Hook, manager: Any, step: int, *args: Any, **kwargs: Any) -> Any:
+        saved = save(manager, step, *args, **kwargs)
+        report_checkpoint(self._monitor, step, lambda: str(manager.get_ckpt_path(step)))
+        return saved
 
 
 reporting_loss = ReportingLoss()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from trmon_client.config.settings import OnIncident
 from trmon_client.integrations.framework_runs import (
     Hook,
     batch_arguments,
@@ -31,9 +32,12 @@ ARGUMENTS = {
 PARAMETERS = {"compute_advantages_and_returns": ("data",), "add_callback": ("callback",)}
 
 
-def attach_skyrl(trainer: Any) -> None:
-    """Report what a `RayPPOTrainer` trains on; one whose methods do not fit trains as before, after one warning."""
-    monitor = begin_monitor("skyrl", lambda: _description(trainer.cfg))
+def attach_skyrl(trainer: Any, *, on_incident: OnIncident | None = None) -> None:
+    """Report what a `RayPPOTrainer` trains on; one whose methods do not fit trains as before, after one warning.
+
+    Args: on_incident: as of `trmon_client.init`, called on the driver.
+    """
+    monitor = begin_monitor("skyrl", lambda: {**_description(trainer.cfg), "on_incident": on_incident})
     if monitor is None:
         return
 

@@ -6,13 +6,23 @@ needs Megatron and GPUs.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
 
-from trmon_client.integrations.framework_runs import batch_arguments, begin_monitor, report_batch, warn_once
+from trmon_client.integrations.framework_runs import (
+    Hook,
+    batch_arguments,
+    begin_monitor,
+    hook_fitting,
+    report_batch,
+    report_checkpoint,
+    warn_once,
+)
 from trmon_client.monitor import Monitor
 
+ACTOR = "slime.backends.megatron_utils.actor"
 ARGUMENTS = {
     "rollout_log_probs": "rollout_logprobs",
     "log_probs": "old_logprobs",
@@ -30,6 +40,7 @@ class RolloutReporter:
     def __init__(self) -> None:
         self._has_begun = False
         self._monitor: Monitor | None = None
+        self._folder: str | None = None
 
     def __call__(self, *given: Any) -> None:
         """Report the rollouts of a data-parallel rank. Args: given: slime's (args, rollout_id, rollout_data)."""
@@ -41,8 +52,21 @@ class RolloutReporter:
         args, rollout_id, data = given
         if not self._has_begun:
             self._has_begun = True
-            self._monitor = begin_monitor("slime", lambda: _description(args))
+            self._begin(args)
         report_batch(self._monitor, lambda: _arguments(args, rollout_id, data))
+
+    def _begin(self, args: Any) -> None:
+        self._folder = args.save
+        self._monitor = begin_monitor("slime", lambda: _description(args))
+        if self._monitor is not None and (actor := sys.modules.get(ACTOR)) is not None:
+            # Ray holds the methods of a rank's class as they were: what they call is wrapped.
+            hook_fitting(actor, {"save": ("iteration", "model")}, {"save": self._save}, framework="slime")
+
+    def _save(self, save: Hook, iteration: int, *args: Any, **kwargs: Any) -> Any:
+        saved = save(iteration, *args, **kwargs)
+        # Megatron's name; `--load` takes the folder above it, and `--ckpt-step` the number.
+        report_checkpoint(self._monitor, iteration, lambda: f"{self._folder}/iter_{iteration:07d}")
+        return saved
 
 
 report_rollouts = RolloutReporter()

@@ -15,10 +15,10 @@ from transformers import TrainerCallback
 from transformers.integrations import INTEGRATION_TO_CALLBACK
 
 from trmon_client.advice import requests_at_step
-from trmon_client.config.settings import resolve_settings
+from trmon_client.config.settings import OnIncident, resolve_settings
 from trmon_client.error_guard import ErrorGuard
 from trmon_client.integrations.framework_runs import as_name, described_config, report_numbers, warn_once
-from trmon_client.monitor import Monitor, OnIncident, call_on_incident
+from trmon_client.monitor import Monitor, call_on_incident
 
 SUMMARY = "train_runtime"
 """In what a Trainer logs at its end of the whole training, which belongs to no step."""
@@ -33,9 +33,9 @@ class TransformersCallback(TrainerCallback):  # type: ignore[misc]
     """
 
     def __init__(self, **settings: Any) -> None:
-        self._on_incident: OnIncident | None = settings.pop("on_incident", None)
         self._given = {**settings, "rank": 0, "world_size": 1}
-        self._asks_to_save = resolve_settings(self._given, environment=os.environ).checkpoint_on_warning
+        resolved = resolve_settings(self._given, environment=os.environ)
+        self._asks_to_save, self._on_incident = resolved.checkpoint_on_warning, resolved.on_incident
         self._monitor: Monitor | None = None
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
@@ -46,7 +46,7 @@ class TransformersCallback(TrainerCallback):  # type: ignore[misc]
             if args.run_name and not (given.get("run") or os.environ.get("TRMON_RUN")):
                 given["run"] = as_name(args.run_name)
             settings = resolve_settings(given, environment=os.environ)
-            self._monitor = Monitor(replace(settings, reports_checkpoints=True))
+            self._monitor = Monitor(replace(settings, reports_checkpoints=True, on_incident=None))
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
         """Send what the trainer logs."""

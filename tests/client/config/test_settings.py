@@ -69,6 +69,14 @@ MISTAKES = {
     "a rank that is no number": ({"rank": "one", "world_size": 4}, r"rank \(TRMON_RANK\) must be a whole number"),
     "an attempt without characters": ({"attempt": "a\n"}, "attempt .*printable"),
     "another tracker": ({"tracker": "comet"}, r"tracker \(TRMON_TRACKER\) must be wandb, mlflow or tensorboard:FOLDER"),
+    "a function that is not there": (
+        {"on_incident": "math:act"},
+        r"on_incident \(TRMON_ON_INCIDENT\) must be a function",
+    ),
+    "a module that is not there": (
+        {"on_incident": "no_such:act"},
+        r"on_incident \(TRMON_ON_INCIDENT\) must be a function",
+    ),
     "a tracker without its folder": ({"tracker": "tensorboard"}, r"tracker \(TRMON_TRACKER\) must be"),
     "no step to record": ({"record_steps": "0"}, r"record_steps \(TRMON_RECORD_STEPS\) must be"),
     "no switch": ({"record_texts": "maybe"}, r"record_texts \(TRMON_RECORD_TEXTS\) must be"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -33,6 +34,11 @@ class PPOConfig:
 
     experiment_name: str = "math"
     trial_name: str = "tiny"
+    fileroot: str = "/nowhere"
+
+    @property
+    def saver(self) -> PPOConfig:
+        return self
 
 
 class PPOActor:
@@ -64,6 +70,19 @@ class StatsLogger:
         self.committed.append((epoch, step, global_step, data))
 
 
+class Saver:
+    """Saves at the second step of three, in a folder for each engine."""
+
+    @staticmethod
+    def get_save_root(experiment_name: str, trial_name: str, fileroot: str) -> str:
+        return f"{fileroot}/{experiment_name}/{trial_name}"
+
+    def save(self, engine: Any, epoch: int, step: int, global_step: int, *, fileroot: str, name: str) -> None:
+        if step == 1:
+            root = Path(self.get_save_root("math", "tiny", fileroot), name)
+            (root / f"epoch{epoch}epochstep{step}globalstep{global_step}").mkdir(parents=True)
+
+
 class PPOTrainer:
     """What `attach_areal` uses of a trainer."""
 
@@ -71,6 +90,7 @@ class PPOTrainer:
         self.actor = PPOActor(rollouts)
         self.config = PPOConfig()
         self.stats_logger = StatsLogger()
+        self.saver = Saver()
         self.is_closed = False
 
     def close(self) -> None:
@@ -179,3 +199,17 @@ def test_without_recomputed_log_probs_rewards_are_reported(server: Peer) -> None
     _, columns = reported(server)
     assert not columns.pairs
     assert columns["n_tokens"].tolist() == list(LENGTHS)
+
+
+def test_of_the_actor_the_weights_that_are_saved_are_reported(server: Peer, tmp_path: Path) -> None:
+    trainer = PPOTrainer(Rollouts.generate())
+    trainer.config.fileroot = str(tmp_path)
+    attach_areal(trainer)
+    for step in range(3):
+        for name, engine in (("default", trainer.actor), ("critic", object())):
+            trainer.saver.save(engine, 2, step, 6 + step, fileroot=str(tmp_path), name=name)
+    trainer.close()
+    server.wait_until(lambda peer: bool(peer.of(wire.Finish)))
+    (saved,) = server.of(wire.Pause)
+    path = tmp_path / "math" / "tiny" / "default" / "epoch2epochstep1globalstep7"
+    assert (saved.checkpoint.step, saved.checkpoint.path) == (7, str(path))

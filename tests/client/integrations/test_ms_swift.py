@@ -131,3 +131,15 @@ def test_sequence_parallel_ranks_report_nothing_and_train(server: Peer, capfd: p
     assert trainer.train() == "trained"
     assert capfd.readouterr().err.count("gives several ranks the same sequences") == 1
     assert not server.messages
+
+
+def test_the_function_for_an_incident_is_that_of_the_variable_and_of_the_callback(
+    server: Peer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRMON_ON_INCIDENT", "builtins:print")
+    trainer = GRPOTrainer(Rollouts.generate())
+    callback = swift_callback({}, trainer)
+    trainer.train()
+    assert callback._on_incident is print
+    assert callback._monitor().settings.on_incident is None  # with several ranks it would only say so
+    server.wait_until(lambda peer: bool(peer.of(wire.Finish)))

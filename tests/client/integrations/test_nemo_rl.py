@@ -36,6 +36,9 @@ class Policy:
         self.trained_on.append((data, loss_fn, timer))
         return {"loss": 0.25}
 
+    def save_checkpoint(self, weights_path: str, optimizer_path: str | None = None) -> None:
+        pass
+
 
 class Logger:
     """Delegates to its backends."""
@@ -103,6 +106,16 @@ def test_numbers_of_training_and_the_end_are_reported(server: Peer) -> None:
     server.wait_until(lambda peer: bool(peer.of(wire.Finish)))
     (scalars,) = server.of(wire.Scalars)
     assert (scalars.step, scalars.values) == (7, {"train/loss": 0.25})
+
+
+def test_a_checkpoint_is_reported_where_nemo_rl_moves_it(server: Peer) -> None:
+    policy = Policy()
+    attach_nemo_rl(policy, Logger(), STATE)
+    policy.train(train_data(Rollouts.generate()), "loss")
+    policy.save_checkpoint(weights_path="/runs/a/tmp_step_7/policy/weights", optimizer_path=None)
+    server.wait_until(lambda peer: bool(peer.of(wire.Pause)))
+    (saved,) = server.of(wire.Pause)
+    assert (saved.checkpoint.step, saved.checkpoint.path) == (7, "/runs/a/step_7")
 
 
 def test_zeros_in_place_of_old_log_probs_are_not_compared(server: Peer) -> None:

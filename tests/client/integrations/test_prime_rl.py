@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -16,6 +17,7 @@ from trmon_client.core import wire
 from trmon_client.integrations.prime_rl import ReportingLoss
 
 LOSS, EXPORT = "prime_rl.trainer.rl.loss", "prime_rl.trainer.rl.token_export"
+CHECKPOINTS = "prime_rl.trainer.ckpt"
 
 
 @dataclass
@@ -62,6 +64,17 @@ def prime_rl(monkeypatch: pytest.MonkeyPatch, *, export: Any = None) -> Any:
     vars(exporters).update(TokenExporter=TokenExporter, DisabledTokenExporter=DisabledTokenExporter)
     monkeypatch.setitem(sys.modules, LOSS, losses)
     monkeypatch.setitem(sys.modules, EXPORT, exporters)
+
+    class CheckpointManager:
+        def get_ckpt_path(self, step: int) -> Path:
+            return Path("/runs/checkpoints") / f"step_{step}" / "trainer"
+
+        def save(self, step: int, model: Any, optimizers: Any, scheduler: Any, progress: Any) -> None:
+            pass
+
+    checkpoints = ModuleType(CHECKPOINTS)
+    checkpoints.CheckpointManager = CheckpointManager  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, CHECKPOINTS, checkpoints)
     return DisabledTokenExporter()
 
 
@@ -103,6 +116,15 @@ def test_micro_batches_are_chunks_of_their_step(server: Peer, monkeypatch: pytes
     reports, columns = reported(server, n=4)
     assert [(report.step, report.chunk) for report in reports] == [(9, 0), (9, 1), (9, 2), (9, 3)]
     assert columns["n_tokens"].tolist() == list(LENGTHS)
+
+
+def test_a_checkpoint_is_reported_with_its_path(server: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
+    prime_rl(monkeypatch)
+    ReportingLoss()(samples(Rollouts.generate())[0])
+    sys.modules[CHECKPOINTS].CheckpointManager().save(9, "model", ["optimizer"], "scheduler", "progress")
+    server.wait_until(lambda peer: bool(peer.of(wire.Pause)))
+    (saved,) = server.of(wire.Pause)
+    assert (saved.checkpoint.step, saved.checkpoint.path) == (9, "/runs/checkpoints/step_9/trainer")
 
 
 @pytest.mark.parametrize(("rank", "expected"), [(2, (1, 2)), (3, None)])

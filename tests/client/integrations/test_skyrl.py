@@ -20,6 +20,8 @@ from tests.client.server import Peer
 from trmon_client.core import wire
 from trmon_client.integrations.skyrl import attach_skyrl
 
+TOLD: list[Any] = []
+
 
 class TrainingInputBatch(dict[str, Any]):
     """Tensors [B, T] by name, and values that are no tensors."""
@@ -103,6 +105,21 @@ def test_a_checkpoint_is_asked_for_at_a_warning(server: Peer, monkeypatch: pytes
     for control in asked:
         callback.on_step_end(trainer, SimpleNamespace(global_step=5), control)
     assert [control.should_save for control in asked] == [True, False]
+
+
+@pytest.mark.parametrize("by_variable", [False, True])
+def test_the_function_for_an_incident_is_called_on_the_driver(
+    server: Peer, monkeypatch: pytest.MonkeyPatch, by_variable: bool
+) -> None:
+    trainer = RayPPOTrainer()
+    if by_variable:
+        monkeypatch.setenv("TRMON_ON_INCIDENT", f"{__name__}:TOLD.append")
+    attach_skyrl(trainer, on_incident=None if by_variable else TOLD.append)
+    (callback,) = trainer.callbacks
+    callback._monitor.advice_cache.update({"step": 4, "incident": {"opened_step": 4, "severity": "page"}})
+    for _ in range(2):
+        trainer.compute_advantages_and_returns(padded(Rollouts.generate()))
+    assert [TOLD.pop()["severity"] for _ in TOLD] == ["page"]
 
 
 def test_a_batch_whose_forward_was_skipped_has_no_pair(server: Peer) -> None:

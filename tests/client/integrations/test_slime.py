@@ -24,7 +24,9 @@ from tests.client.server import Peer
 from trmon_client.core import wire
 from trmon_client.integrations.slime import RolloutReporter, keep_loss
 
-ARGS = Namespace(n_samples_per_prompt=2, wandb_project="math", wandb_group="tiny", wandb_key="0123456789")
+ARGS = Namespace(
+    n_samples_per_prompt=2, wandb_project="math", wandb_group="tiny", wandb_key="0123456789", save="/runs/a"
+)
 
 
 def megatron(monkeypatch: pytest.MonkeyPatch, **ranks: int) -> None:
@@ -77,6 +79,18 @@ def test_the_rollouts_of_a_rank_are_reported_and_stay_as_they_are(
     (start,) = server.of(wire.Start)
     assert start.world_size == 2
     assert "0123456789" not in str(start.config)
+
+
+def test_a_checkpoint_is_reported_with_its_path(server: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
+    megatron(monkeypatch)
+    actor = ModuleType("slime.backends.megatron_utils.actor")
+    actor.save = lambda iteration, model, optimizer, scheduler: (iteration, model)  # type: ignore[attr-defined]  # noqa: ARG005
+    monkeypatch.setitem(sys.modules, actor.__name__, actor)
+    RolloutReporter()(ARGS, 7, rollout_data(Rollouts.generate()))
+    assert actor.save(7, "model", "optimizer", "scheduler") == (7, "model")
+    server.wait_until(lambda peer: bool(peer.of(wire.Pause)))
+    (saved,) = server.of(wire.Pause)
+    assert (saved.checkpoint.step, saved.checkpoint.path) == (7, "/runs/a/iter_0000007")
 
 
 def test_without_old_log_probs_rewards_and_lengths_are_reported(server: Peer, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
+import sys
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
+import pytest
 import torch
-from areal.api.cli_args import PPOActorConfig
+from areal.api.cli_args import PPOActorConfig, SaverConfig
 from areal.infra.rpc import rtensor
 from areal.trainer.ppo.actor import PPOActor
+from areal.utils.saver import Saver
 
 from tests.client.integrations.rollouts import Rollouts, assert_bit_identical, assert_reported, reported, tensors_of
 from tests.client.server import Peer
@@ -33,11 +37,13 @@ class Actor:
         return self.actor.compute_advantages(*args, **kwargs)
 
 
-def trainer_of(actor: Any) -> SimpleNamespace:
+def trainer_of(actor: Any, folder: Path = Path("/nowhere")) -> SimpleNamespace:
     """Return what `attach_areal` uses of a PPOTrainer."""
     logger = SimpleNamespace(commit=lambda epoch, step, global_step, data: None)  # noqa: ARG005
-    config = SimpleNamespace(experiment_name="math", trial_name="tiny")
-    return SimpleNamespace(actor=actor, config=config, stats_logger=logger, close=lambda: None)
+    saves = SaverConfig(experiment_name="math", trial_name="tiny", fileroot=str(folder), freq_steps=2)
+    config = SimpleNamespace(experiment_name="math", trial_name="tiny", saver=saves)
+    saver = Saver(saves, SimpleNamespace(steps_per_epoch=10))
+    return SimpleNamespace(actor=actor, config=config, stats_logger=logger, saver=saver, close=lambda: None)
 
 
 def of_tokens(values: torch.Tensor, *, prompt: float = 0) -> torch.Tensor:
@@ -107,6 +113,26 @@ def test_the_controller_fetches_copies_of_what_the_workers_hold(server: Peer) ->
     assert trainer.actor.compute_advantages(given) is answer
     check(server, rollouts, computed)
     assert all(reference.data.is_meta for reference in references)
+
+
+def test_the_weights_that_its_saver_saves_are_reported(
+    server: Peer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The saver asks whether an engine is of this kind, which needs Triton.
+    archon = ModuleType("areal.experimental.engine.archon_engine")
+    archon.ArchonEngine = type("ArchonEngine", (), {})  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, archon.__name__, archon)
+    actor = Actor()
+    actor.save = lambda meta: Path(meta.path, "weights").touch()  # type: ignore[attr-defined]
+    trainer = trainer_of(actor, tmp_path)
+    attach_areal(trainer)
+    for step in range(4):
+        trainer.saver.save(actor, 0, step, step, tokenizer=None, processor=None)
+    trainer.close()
+    server.wait_until(lambda peer: bool(peer.of(wire.Finish)))
+    saved = [pause.checkpoint for pause in server.of(wire.Pause)]
+    assert [one.step for one in saved] == [1, 3]
+    assert all(Path(one.path, "weights").is_file() for one in saved)
 
 
 def test_the_end_is_reported(server: Peer) -> None:

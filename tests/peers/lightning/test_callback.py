@@ -67,6 +67,10 @@ def test_a_reward_collapse_is_found_in_what_the_module_logs(tmp_path: Path, serv
     batches = service.get(f"{RUN}/batches", params={"limit": 500}).json()["items"]
     assert [batch["step"] for batch in reversed(batches)] == list(range(STEPS))
     assert {name for batch in batches for name in batch["scalars"]} == {"reward", "policy_loss", "epoch"}
+    # Lightning's own checkpoint callback saves at the end of an epoch.
+    (saved,) = run["checkpoints"]
+    assert saved["step"] == STEPS - 1
+    assert torch.load(saved["path"], weights_only=False)["global_step"] == STEPS
 
 
 def test_an_exception_ends_the_run_as_crashed(tmp_path: Path, service: httpx.Client) -> None:

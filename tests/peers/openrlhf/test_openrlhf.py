@@ -36,6 +36,7 @@ pytestmark = pytest.mark.timeout(600)
 def local_ray() -> Iterator[None]:
     """Ray in local processes, whose workers are hooked as the page says."""
     ray.init(
+        address="local",
         num_cpus=1,
         include_dashboard=False,
         log_to_driver=False,

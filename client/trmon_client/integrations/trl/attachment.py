@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from trmon_client.config.settings import Mode, resolve_settings
+from trmon_client.config.settings import Mode, OnIncident, resolve_settings
 from trmon_client.integrations.framework_runs import (
     described_config,
     hook_method,
@@ -18,7 +18,6 @@ from trmon_client.integrations.framework_runs import (
 )
 from trmon_client.integrations.trl.rollout_hooks import SCALARS_ONLY, RolloutHooks, ScalarHooks, TrainingHooks
 from trmon_client.integrations.trl.stream_hooks import StreamHooks
-from trmon_client.monitor import OnIncident
 
 
 def attach(
@@ -69,14 +68,14 @@ def attach(
         reason = "reads the advantages before the log-probs" if kind is StreamHooks else "gives trmon no sequences"
         _warn(trainer, f"{type(trainer).__name__} {reason}: mode observe")
         settings = replace(settings, mode=Mode.OBSERVE)
-    hooks = kind(trainer, replace(settings, reports_checkpoints=True))
+    hooks = kind(trainer, replace(settings, reports_checkpoints=True, on_incident=None))
     for name, hook in hooks.by_method().items():
         hook_method(trainer, name, hook)
     if callable(getattr(trainer, "add_callback", None)):
         from trmon_client.integrations.transformers import SavingCallback
 
         asks_to_save = settings.checkpoint_on_warning
-        callback = SavingCallback(lambda: hooks.monitor, asks_to_save=asks_to_save, on_incident=on_incident)
+        callback = SavingCallback(lambda: hooks.monitor, asks_to_save=asks_to_save, on_incident=settings.on_incident)
         trainer.remove_callback(SavingCallback)
         trainer.add_callback(callback)
 
