@@ -58,8 +58,9 @@ def attach_nemo_rl(
         report_checkpoint(monitor, step, lambda: str(Path(weights_path).parents[1]).replace("tmp_step_", "step_"))
         return saved
 
-    expected = {"train": ("data", "loss_fn"), "save_checkpoint": ("weights_path",)}
-    if hook_fitting(policy, expected, {"train": train, "save_checkpoint": save}, framework="nemo-rl"):
+    hooks: dict[str, Hook] = {"train": train, "save_checkpoint": save}
+    if hook_fitting(policy, {"train": ("data", "loss_fn")}, hooks, framework="nemo-rl"):
+        hook_fitting(policy, {"save_checkpoint": ("weights_path",)}, hooks, framework="nemo-rl")
         logger.loggers.append(MonitorLogger(monitor))
 
 
