@@ -189,8 +189,8 @@ def _now(name: str, title: str) -> stat.Panel:
 
 def _risk() -> list[stat.Panel | timeseries.Panel]:
     about = (
-        "The probability that a collapse begins within 200 steps: a prediction, not a finding. None in the first 30 "
-        "steps, and once the reward has collapsed."
+        "The probability that a collapse begins within 200 steps: a prediction, not a finding, and not calibrated for "
+        "your trainer. None where the predictor is silent, and once the reward has collapsed."
     )
     risk, steps = per_run(run("trmon_collapse_risk")), band("collapse_risk")
     return [

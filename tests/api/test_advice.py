@@ -123,14 +123,18 @@ def test_a_run_should_stop_only_on_a_collapse_and_if_it_opted_in(
     assert ("should_stop" in run.view.advice.reasons) is stops
 
 
-def test_a_jump_in_response_length_cuts_the_learning_rate_once() -> None:
+@pytest.mark.parametrize("kl", [0.5, 0.15], ids=["while the policy drifts", "and nothing else does"])
+def test_a_jump_in_response_length_cuts_the_learning_rate_once_and_never_alone(kl: float) -> None:
     run = WatchedRun()
     for step in range(150):
-        length = 32 if step < 120 else 160
+        length, value = (32, 0.15) if step < 120 else (160, kl)
         counts = finished((step - 1, None, 1)) if step else []
         content = columns(8, n_tokens=np.full(8, length))
-        run.receive(healthy_report(step, content=content, policy=None, finished=counts), at=10.0 * step)
+        sent = healthy_report(step, content=content, policy=None, finished=counts, scalars={"ref_kl": value})
+        run.receive(sent, at=10.0 * step)
+    assert run.view.judgement is not None
+    assert "length_surge" in [found.finding for found in run.view.judgement.findings]
     assert run.view.advice is not None
-    assert run.view.advice.lr_decay is not None
-    assert run.view.advice.lr_decay.factor == 0.5
-    assert 120 <= run.view.advice.lr_decay.step <= 130
+    cut = run.view.advice.lr_decay
+    assert (cut is None) is (kl < 0.5)
+    assert cut is None or (cut.factor == 0.5 and 120 <= cut.step <= 135)

@@ -7,10 +7,10 @@ from typing import Any
 from tests.fixtures.running_service import OwnRun
 from tests.fixtures.trainer import finish
 from tests.fixtures.waiting import eventually
-from trmon.domain.collapse_risk.risk_inputs import BASELINE_STEPS
 from trmon.domain.collapse_risk.risk_model import shipped_model
+from trmon.domain.collapse_risk.risk_reading import FIRST_ROWS
 
-STEPS = BASELINE_STEPS + 4
+STEPS = FIRST_ROWS + 4
 
 
 def diagnosed_risk(run: OwnRun, *, at_step: int) -> Any:
@@ -31,7 +31,7 @@ def test_the_risk_of_the_newest_step_is_the_same_everywhere(run: OwnRun) -> None
     assert (risk["horizon_steps"], risk["warn_at"], risk["page_at"]) == (200, file.warn_at, file.page_at)
     assert risk["model"] == {"name": file.name, "fitted_on": file.fitted_on}
     brief = eventually(lambda: run.get()["status"], lambda status: status["judged_step"] == STEPS - 1)["collapse_risk"]
-    assert brief == {name: risk[name] for name in ("probability", "level", "driven_by")}
+    assert brief == {name: risk[name] for name in ("probability", "level", "driven_by", "calibration")}
     line = f'trmon_collapse_risk{{project="{run.key.project}",run="grpo"}} {risk["probability"]!r}'
     eventually(lambda: run.client.get("/metrics").text, lambda text: line in text)
     finish(run.client, run.key, steps=range(STEPS + 1))
@@ -39,7 +39,7 @@ def test_the_risk_of_the_newest_step_is_the_same_everywhere(run: OwnRun) -> None
     assert run.get()["status"]["collapse_risk"]["level"] == "past"
 
 
-def test_a_run_has_no_risk_before_its_inputs_have_a_baseline(run: OwnRun) -> None:
+def test_a_run_has_no_risk_in_its_first_rows(run: OwnRun) -> None:
     run.train(steps=range(6), end=False)
     assert diagnosed_risk(run, at_step=4) is None
     assert run.get()["status"]["collapse_risk"] is None

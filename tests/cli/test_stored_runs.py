@@ -105,7 +105,11 @@ def test_an_archive_and_a_lake_give_what_their_service_gives(
     for source in (archive, lake):
         found = lines("backtest", source, "--policy", STRICT)
         assert found[-1] == over_service[-1]
+        for line in found[:-1] if source is lake else ():
+            assert [outcome.pop("unlike_live") for outcome in line["outcomes"]] == [None], "a lake has no alerts"
+            line["outcomes"][0]["unlike_live"] = []
         assert {line["run"]: line for line in found[:-1]} == by_name
+    assert all(outcome["unlike_live"] == [] for line in by_name.values() for outcome in line["outcomes"])
     assert by_name.keys() == NAMES
     [masked] = over_service[-1]["totals"]["policies"]
     assert masked["n_sequences"] == 60 * 96
@@ -126,6 +130,9 @@ def test_two_rule_sets_stand_side_by_side(archive: Path, tmp_path: Path) -> None
     builtin, without = (outcome["first_steps"] for outcome in run["outcomes"])
     assert "stale_rollouts" in builtin
     assert "stale_rollouts" not in without
+    [as_sent, unlike] = (outcome["unlike_live"] for outcome in run["outcomes"])
+    assert as_sent == []
+    assert [words.split()[0] for words in unlike if words.endswith("only live")] == ["stale_rollouts"]
     summed = {each["rule"]: each for each in totals["totals"]["differences"]}
     assert (summed["stale_rollouts"]["n_only"], summed["stale_rollouts"]["n_only_against"]) == (1, 0)
     shown = run_here("backtest", archive, "--rules", "builtin", "--against", quiet)

@@ -61,9 +61,10 @@ def test_a_pair_of_soft_masking_has_every_arm_from_one_bound() -> None:
 
 def test_a_stored_run_is_labelled_as_its_numbers_say_and_gives_moments_to_predict_at() -> None:
     path = min(RUNS.glob("staleness-*.parquet"))
-    stored = StoredRun(read_record(path), read_columns(path))
+    stored = StoredRun.of(read_record(path), read_columns(path))
     rewards, norms = (stored.columns[name].astype(float).tolist() for name in ("evaluated_reward", "grad_norm"))
-    assert label_run(rewards, norms) == stored.label
+    assert stored.record is not None
+    assert label_run(rewards, norms) == stored.record.outcome.label
     moments = scored_moments([stored])
     assert moments.values([stored.features]).shape[0] == len(moments) > 0
 

@@ -35,15 +35,14 @@ def test_the_chart_has_its_thresholds_and_what_drives_it(visiting: Visiting, rep
     risk = risk_of(replayed)
     tab = visiting(size=PHONE)
     figure = tab.go(f"/runs/{RUN}").locator("figure", has_text="Risk of collapse")
-    expect(figure).to_contain_text(f"warns at {percent(risk['warn_at'])}, pages at {percent(risk['page_at'])}")
+    expect(figure).to_contain_text(f"warns at {percent(risk['warn_at'])}; {risk['calibration']}")
     largest = sorted(risk["drivers"], key=lambda driver: -abs(driver["log_odds"]))[:SHOWN]
     lines = sorted(largest, key=lambda driver: -driver["log_odds"])
     expect(figure.locator("li")).to_have_text(
         [re.compile(f"^{re.escape(driver['words'])}[+−]{abs(driver['log_odds']):.2f}$") for driver in lines]
     )
-    for what, names in (("Not sent", risk["missing"]), ("Beyond what the model was fitted to", risk["outside"])):
-        if names:
-            expect(figure).to_contain_text(f"{what}: {', '.join(map(signal_words, names))}.")
+    if risk["missing"]:
+        expect(figure).to_contain_text(f"Not sent: {', '.join(map(signal_words, risk['missing']))}.")
     assert tab.overflow_pixels == 0
 
 
@@ -53,7 +52,8 @@ def test_a_line_and_a_badge_say_it_while_it_is_at_a_threshold_alone(evaluate: Ev
             const { riskLine } = await import("/assets/any/diagnosis.js");
             const { riskBadge } = await import("/assets/any/fleetrows.js");
             const driven_by = ["gradient norm", "reward"];
-            const risk = (level) => ({ probability: 0.634, level, horizon_steps: 200, driven_by });
+            const calibration = "not calibrated for your trainer";
+            const risk = (level) => ({ probability: 0.634, level, horizon_steps: 200, driven_by, calibration });
             const text = (element) => element?.textContent ?? null;
             return ["low", "warn", "page", "past"].map((level) => [
                 text(riskLine({ diagnosis: { collapse_risk: risk(level) } })),
@@ -61,5 +61,6 @@ def test_a_line_and_a_badge_say_it_while_it_is_at_a_threshold_alone(evaluate: Ev
             ]).concat([[text(riskLine({ diagnosis: null })), text(riskBadge({ collapse_risk: null }))]]);
         }"""
     )
-    told = ["63% risk of collapse within 200 steps, driven by gradient norm and reward", "63% risk"]
+    within = "63% risk of collapse within 200 steps (not calibrated for your trainer)"
+    told = [f"{within}, driven by gradient norm and reward", "63% risk"]
     assert said == [[None, None], told, told, [None, None], [None, None]]

@@ -49,7 +49,7 @@ def test_a_scalar_in_a_chunk_that_comes_late_is_read_before_the_step_ends(restar
 
 def test_scalars_are_part_of_their_steps_history_even_if_the_next_step_comes_in_the_same_pass() -> None:
     apart, together = WatchedRun(), WatchedRun()
-    for step in range(40):
+    for step in range(70):
         scalars = wire.Scalars(**ORIGIN, sequence=step, step=step, values={"grad_norm": 1.0 + step % 3})
         first = report(step, finished=finished((step, None, 1)))
         apart.receive(first, at=10.0 * step)
@@ -58,7 +58,7 @@ def test_scalars_are_part_of_their_steps_history_even_if_the_next_step_comes_in_
             together.receive(first, at=0.0)
         after = report(step + 1, finished=finished((step + 1, None, 1)))
         together.receive(scalars, after, at=10.0 * (step + 1))
-    key = BatchKey(1, 39, None)
+    key = BatchKey(1, 69, None)
     signals = apart.log.rows[key].signals
     assert "collapse_risk:grad_norm" in signals, "each step has its norm"
     same = {name: value for name, value in signals.items() if name.startswith("collapse_risk")}

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from trmon.api.judgement_answer import judgement_info
 from trmon.domain.alerts.alert import Alert, AlertState, ListedAlert
-from trmon.domain.collapse_risk.risk_model import HORIZON, shipped_model
-from trmon.domain.collapse_risk.risk_reading import RiskReading
+from trmon.domain.collapse_risk.risk_model import HORIZON, model_in_use
+from trmon.domain.collapse_risk.risk_reading import RiskReading, calibration_words
 from trmon.domain.findings.configuration import is_imported
 from trmon.domain.findings.remedies import framework_of_config
 from trmon.domain.findings.verdict import COLLAPSE, Judgement
@@ -96,16 +96,20 @@ def fleet_risk_info(reading: RiskReading | None, *, is_past: bool) -> FleetRiskI
     """Return the response for a reading; None without one."""
     if reading is None:
         return None
-    return FleetRiskInfo.from_fields(reading, level=reading.level(shipped_model().file, is_past=is_past))
+    file = model_in_use().file
+    level, calibration = reading.level(file, is_past=is_past), calibration_words(file)
+    return FleetRiskInfo.from_fields(reading, level=level, calibration=calibration)
 
 
 def _collapse_risk_info(reading: RiskReading | None, *, is_past: bool) -> CollapseRiskInfo | None:
     if reading is None:
         return None
-    file = shipped_model().file
+    file = model_in_use().file
     return CollapseRiskInfo.from_fields(
         reading,
         level=reading.level(file, is_past=is_past),
+        calibration=calibration_words(file),
+        outside=(),
         horizon_steps=HORIZON,
         model=file,
         warn_at=file.warn_at,

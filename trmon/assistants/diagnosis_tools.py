@@ -56,7 +56,8 @@ def diagnose_run_tool(service: Service, run: RunName) -> Answer:
 
 def collapse_risk_tool(service: Service, run: RunName) -> Answer:
     """Return the probability that a collapse begins within horizon_steps: a prediction, not a finding. A driver's
-    log_odds above 0 raises it. level is low, warn, page, past (a collapse has begun) or unknown (not estimated)."""
+    log_odds above 0 raises it. level is low, warn, page, past (a collapse has begun) or unknown (not estimated).
+    calibration says what the number is worth."""
     name = checked_run(run)
     found = service.diagnosis(name)
     if found.collapse_risk is None:
@@ -66,10 +67,9 @@ def collapse_risk_tool(service: Service, run: RunName) -> Answer:
         "run": name,
         "level": risk.level,
         "judged_step": found.step,
-        **picked(risk, "probability", "horizon_steps", "warn_at", "page_at"),
+        **picked(risk, "probability", "calibration", "horizon_steps", "warn_at"),
         "drivers": [picked(driver, "input", "words", "log_odds") for driver in risk.drivers],
         "not_sent": list(risk.missing) or None,
-        "outside": list(risk.outside) or None,
     }
 
 

@@ -192,6 +192,7 @@ def _progress() -> Iterator[Callable[[str], None]]:
         yield lambda name: status.update(f"reading {name}")
 
 
+HAS_FIRED = ("firing", "resolved")
 MAX_STEPS = 1_000_000
 """The most that a service applies a policy to."""
 
@@ -207,11 +208,16 @@ def service_histories(service: Service, *, project: str | None, runs: Sequence[s
             run=_run(run),
             rows=partial(_rows, service, run.name),
             apply_policy=partial(_apply_policy, service, run.name),
+            raised=partial(_raised, service, run.name),
         )
 
 
 def _rows(service: Service, run: str) -> Iterator[BatchRow]:
     return map(_row, service.batches(run))
+
+
+def _raised(service: Service, run: str) -> set[tuple[str, int]]:
+    return {(alert.rule, alert.step) for alert in service.alerts(run=run) if alert.state in HAS_FIRED}
 
 
 def _apply_policy(service: Service, run: str, policy: Policy) -> PolicyMaskRate:

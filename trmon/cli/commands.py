@@ -111,6 +111,7 @@ _COMMANDS = {
     "token": ("token:token", "Create, list, rotate and revoke API tokens."),
     "quota": ("quota:quota", "Limit what projects store and send."),
     "notify": ("alerts:notify", "Test the receivers of alerts."),
+    "risk": ("risk:risk", "Calibrate the risk of a collapse on your own runs."),
     "rules": ("alerts:rules", "Check and test alert rules, and count their messages."),
     "grafana": ("grafana:grafana", "Push the dashboards to a Grafana."),
 }

@@ -9,6 +9,7 @@ from pathlib import Path
 import structlog
 
 from trmon.config.settings import Settings
+from trmon.domain.collapse_risk.risk_model import decode_model, use_model
 from trmon.domain.errors import InvalidInput, NotReady
 from trmon.domain.pipeline.rule_testing import ExpectedAlert, RuleTest, parse_rule_tests, run_rule_test
 from trmon.domain.rules.rule import RuleSet
@@ -117,7 +118,14 @@ class ActiveRules:
 
 
 def active_rules_of(settings: Settings) -> ActiveRules:
-    """Return the active rules for the settings. Errors: NotReady naming the error in the rules file."""
+    """Return the active rules for the settings, which predict with their model of the risk of a collapse.
+
+    Errors: NotReady naming the error in the rules file or the model.
+    """
+    try:
+        use_model(None if settings.risk_model is None else decode_model(settings.risk_model.read_bytes()))
+    except (InvalidInput, OSError) as error:
+        raise NotReady(f"TRMON_RISK_MODEL: {error}; write it anew with `trmon risk calibrate`") from error
     try:
         return ActiveRules(settings.rules_file)
     except InvalidInput as error:

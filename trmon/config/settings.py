@@ -183,6 +183,11 @@ class Settings(BaseSettings):
         None, description="YAML file with rules that extend or override the built-in ones; reloaded when it changes."
     )
 
+    risk_model: Path | None = Field(
+        None,
+        description="Model of the risk of a collapse in place of the shipped one, as `trmon risk calibrate` writes.",
+    )
+
     webhook_url: SecretStr | None = Field(
         None, description="URL that alerts are posted to; https, or http to an allowed host."
     )

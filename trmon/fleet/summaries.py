@@ -14,7 +14,7 @@ import numpy as np
 import structlog
 
 from trmon.domain.access import EVERYTHING, Access
-from trmon.domain.collapse_risk.risk_model import shipped_model
+from trmon.domain.collapse_risk.risk_model import model_in_use
 from trmon.domain.collapse_risk.risk_reading import RISK_SIGNALS, read_risk
 from trmon.domain.errors import LakeUnavailable, NotFound, Overloaded
 from trmon.domain.health.run_summary import OutdatedSummary, RunSummary, SummaryBasis, sparkline_of
@@ -151,7 +151,7 @@ def summarize_run(store: Store, run: Run, *, basis: SummaryBasis, access: Access
         kl=sparkline_of(history.steps, kl),
         mask_rate=float(values["mask_rate"][-1]),
         expected_step_seconds=float(np.median(seconds)) if len(seconds) else None,
-        collapse_risk=read_risk({name: float(values[name][-1]) for name in RISK_SIGNALS}, shipped_model()),
+        collapse_risk=read_risk({name: float(values[name][-1]) for name in RISK_SIGNALS}, model_in_use()),
     )
 
 

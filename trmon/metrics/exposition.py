@@ -48,8 +48,8 @@ Lines = Mapping[str, str]
 FIXED_HELP: dict[str, str] = {
     "trmon_step": "Newest closed step of the run.",
     "trmon_mask_rate": "Fraction of the newest gauge row's sequences that a policy rejects, active or shadow.",
-    "trmon_collapse_risk": "Probability that a collapse begins within 200 steps; absent in the first 30 steps, without "
-    "inputs, and once the reward has collapsed.",
+    "trmon_collapse_risk": "Probability that a collapse begins within 200 steps, not calibrated for your trainer "
+    "unless `trmon risk calibrate` did; absent where the predictor is silent, and once the reward has collapsed.",
     "trmon_threshold": "A bound of the active policy.",
     "trmon_threshold_proposed": "The value that adaptation proposes for a bound of the active policy; absent if none.",
     "trmon_adaptation": "1 for the run's adaptation mode; absent while it is off.",

@@ -78,7 +78,7 @@ class BacktestTables:
         self._runs = _table("run", "steps", "collapse")
         for name in rule_sets:
             prefix = f"{escape(name)}: " if is_compared else ""
-            for column in ("first alarm", "first page", "sent"):
+            for column in ("first alarm", "first page", "sent", "as live"):
                 self._runs.add_column(f"{prefix}{column}", justify="right")
 
     def add(self, run: RunBacktest) -> None:
@@ -114,8 +114,10 @@ class BacktestTables:
         self._console.print(escape(line), highlight=False, soft_wrap=True)
 
 
-def _outcome_cells(outcome: RuleSetOutcome, onset: CollapseOnset) -> tuple[str, str, str]:
-    return _first(outcome.first_alarm, onset), _first(outcome.first_page, onset), f"{outcome.n_sent:,}"
+def _outcome_cells(outcome: RuleSetOutcome, onset: CollapseOnset) -> tuple[str, ...]:
+    unlike = outcome.unlike_live
+    live = "-" if unlike is None else "same" if not unlike else f"{len(unlike):,} differ: {unlike[0]}"
+    return _first(outcome.first_alarm, onset), _first(outcome.first_page, onset), f"{outcome.n_sent:,}", live
 
 
 def _first(step: int | None, onset: CollapseOnset) -> str:

@@ -44,12 +44,10 @@ def diagnosis_lines(found: DiagnosisInfo) -> Iterator[str]:
     yield from finding_lines(found.findings, found.over, is_led=found.word == Word.FINDING.value)
     risk = found.collapse_risk
     if risk is not None and risk.level != RiskLevel.PAST.value:
-        limits = f"warns at {risk.warn_at:.0%}, pages at {risk.page_at:.0%}"
-        yield f"{risk_sentence(risk.probability, risk.driven_by)} ({limits})"
-        unknown = {"not sent": risk.missing, "beyond what the model was fitted to": risk.outside}
-        said = [f"{what}: {', '.join(map(signal_words, names))}" for what, names in unknown.items() if names]
-        if said:
-            yield f"    {'; '.join(said)}"
+        said = risk_sentence(risk.probability, risk.driven_by, calibration=risk.calibration)
+        yield f"{said}; warns at {risk.warn_at:.0%}"
+        if risk.missing:
+            yield f"    not sent: {', '.join(map(signal_words, risk.missing))}"
     if found.word == Word.FINDING.value:  # The verdict names what is outside otherwise.
         named = {evidence.signal for one in found.findings for evidence in one.evidence}
         words = [

@@ -33,6 +33,7 @@ from trmon.domain.budget.trainer_advice import (
     lr_decay,
     stops_on_collapse,
 )
+from trmon.domain.findings.judge import Spell
 from trmon.domain.identity import BatchKey
 from trmon.domain.messages import AnyReport, StoredReport, decode_reports
 from trmon.domain.pipeline.merge import ClosingBatch
@@ -190,11 +191,7 @@ def run_quarantined(
 
 
 class Advisor:
-    """Remembers the effective sample size of a run's first steps, and its last advice to cut the learning rate.
-
-    After a restart of the service the same cut may be advised again within its 100 steps; the trainer's optimizer
-    knows whether it was made.
-    """
+    """Remembers the effective sample size of a run's first steps, and its last advice to cut the learning rate."""
 
     def __init__(self, history: RunHistory) -> None:
         self._history = history
@@ -208,7 +205,7 @@ class Advisor:
         *,
         run: Run,
         steps: int,
-        surges: bool,
+        surge: Spell | None,
         alerts: Sequence[Alert],
         collapses: Sequence[Alert] = (),
         incident: Alert | None = None,
@@ -216,7 +213,7 @@ class Advisor:
     ) -> Advice | None:
         """Return the advice after the newest gauge row; None before the first.
 
-        Args: steps: how many the run has had; surges: whether the finding length_surge stands; alerts: firing ones that
+        Args: steps: how many the run has had; surge: the finding length_surge where it stands; alerts: firing ones that
         page over batches; collapses: those of findings that end a run that opted in; incident: the open one;
         has_collapsed: whether the finding reward_collapse stands.
         """
@@ -224,7 +221,7 @@ class Advisor:
             return None
         if not self._is_target_final and steps > TARGET_STEPS:
             self._compute_target(run.id)
-        self._decay = lr_decay(surges=surges, step=row.key.step, last=self._decay)
+        self._decay = lr_decay(surge, step=row.key.step, last=self._decay)
         return advise(
             row,
             target=self._target,

@@ -204,7 +204,7 @@ class RunProcessor:
                 run.gauge_row,
                 run=run.context.run,
                 steps=run.pipeline_state.steps,
-                surges="length_surge" in run.pipeline_state.judge.standing,
+                surge=run.pipeline_state.judge.standing.get("length_surge"),
                 alerts=alerts,
                 collapses=[alert for alert in alerts if alert.rule in STOPPING_FINDINGS],
                 incident=next((alert for alert in firing if alert.is_incident), None),

@@ -45,6 +45,7 @@ class FleetRiskInfo(AnswerInfo, frozen=True, kw_only=True):
         ),
     ]
     driven_by: Annotated[tuple[str, ...], says("The inputs that raise it most, in words; at most two.")]
+    calibration: Annotated[str, says("What the number is worth for your trainer; empty of an older service.")] = ""
 
 
 class RiskDriverInfo(AnswerInfo, frozen=True, kw_only=True):
@@ -68,7 +69,7 @@ class CollapseRiskInfo(FleetRiskInfo, frozen=True, kw_only=True):
     horizon_steps: int
     drivers: Annotated[tuple[RiskDriverInfo, ...], says("What each known input adds, the largest first.")]
     missing: Annotated[tuple[str, ...], says("Inputs that the model reads and the run does not send.")]
-    outside: Annotated[tuple[str, ...], says("Inputs beyond the values of the runs that the model was fitted to.")]
+    outside: Annotated[tuple[str, ...], says("Empty: no risk is stated where an input is beyond the fitted runs.")]
     model: RiskModelInfo
     warn_at: Annotated[float, says("The probability that a tenth of the runs without a collapse reached.")]
     page_at: Annotated[float, says("The probability that a twentieth of the runs without a collapse reached.")]
@@ -222,7 +223,7 @@ class DiagnosisInfo(AnswerInfo, frozen=True, kw_only=True):
     remedy: Annotated[RemedyInfo | None, says("What to change; null without a finding.")]
     incident: Annotated[IncidentInfo | None, says("The newest incident of the run; null without one.")] = None
     collapse_risk: Annotated[
-        CollapseRiskInfo | None, says("The risk at the newest step; null without any of its inputs.")
+        CollapseRiskInfo | None, says("The risk at the newest step; null where the predictor is silent.")
     ] = None
     circumstances: Annotated[
         tuple[CircumstanceInfo, ...],

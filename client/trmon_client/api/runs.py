@@ -88,7 +88,9 @@ class RunStatus(NamedRun, frozen=True, kw_only=True):
         tuple[OpenAlertInfo, ...], says("The firing alerts; an open incident is one, with all that joined it.")
     ]
     mask_rate: Annotated[ApiNumber | None, says("At the newest step.")]
-    collapse_risk: Annotated[FleetRiskInfo | None, says("At the newest step; null in the first 30 steps.")] = None
+    collapse_risk: Annotated[FleetRiskInfo | None, says("At the newest step; null where the predictor is silent.")] = (
+        None
+    )
     reward: SparklineInfo | None
     kl: Annotated[SparklineInfo | None, says("`kl_k3` of the primary pair.")]
 

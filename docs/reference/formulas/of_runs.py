@@ -36,9 +36,9 @@ _ADAPTATION = (
     Formula(
         ADAPTATION,
         "lr_decay",
-        "0.5 while length_surge stands, at most once in 100 steps",
+        "0.5 once for each length_surge beside drift, named by the step that found it",
         "trmon.domain.budget.trainer_advice.lr_decay",
-        "domain/budget/test_trainer_advice.py::test_the_rate_is_cut_if_responses_surge",
+        "domain/budget/test_trainer_advice.py::test_the_rate_is_cut_once_for_each_surge_beside_drift",
     ),
     Formula(
         ADAPTATION,

@@ -7,10 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from trmon.domain.analysis.collapse import WITHIN, CollapseSign
-from trmon.domain.severity import Severity
-from trmon.lab.grpo.experiment_config import ExperimentConfig
-from trmon.lab.grpo.token_policy import Architecture
+from trmon.domain.analysis.collapse import WITHIN
 from trmon_research.collapse.rivals.comparison_table import HEAD, approximations, comparison_table
 from trmon_research.collapse.rivals.monitor_alerts import (
     MonitorAlert,
@@ -20,9 +17,6 @@ from trmon_research.collapse.rivals.monitor_alerts import (
     write_monitor_alerts,
 )
 from trmon_research.collapse.rivals.scoring import EARLIEST_ONSET, score_alerts, with_severity
-from trmon_research.sweep.run_file import FORMAT, RunOutcome, RunRecord
-from trmon_research.sweep.run_labels import RunLabel
-from trmon_research.sweep.service_pipeline import RaisedAlert
 
 
 def _alerts(*steps: int, severity: str = "warning") -> tuple[MonitorAlert, ...]:
@@ -98,36 +92,18 @@ def test_alerts_are_read_as_they_were_written(tmp_path: Path) -> None:
         read_monitor_alerts(path)
 
 
-def _record(seed: int, onset: int | None, *alerts: RaisedAlert) -> RunRecord:
-    label = RunLabel(onset=onset, sign=CollapseSign.REWARD_FELL if onset is not None else None, n_updates=800)
-    return RunRecord(
-        format=FORMAT,
-        config=ExperimentConfig(task="sort", architecture=Architecture.GRU, mechanism="healthy", seed=seed),
-        outcome=RunOutcome(label=label, first_reward=0.5, peak_reward=0.9, last_reward=0.1, seconds=1.0),
-        alerts=alerts,
-    )
-
-
-def test_the_table_has_other_monitors_and_the_rules_and_incidents_of_the_footers() -> None:
-    collapsed = _record(
-        1,
-        400,
-        RaisedAlert(rule="gradient_spike", severity=Severity.WARN, step=350, since=349),
-        RaisedAlert(rule="incident", severity=Severity.WARN, step=360, since=349),
-        RaisedAlert(rule="incident", severity=Severity.PAGE, step=410, since=349),
-    )
-    healthy = _record(2, None)
-    runs = {collapsed.config.run_name: _alerts(100) + _alerts(401, severity="critical"), healthy.config.run_name: ()}
+def test_the_table_has_other_monitors_and_the_messages_of_trmon() -> None:
+    runs = {"ill": _alerts(100) + _alerts(401, severity="critical"), "well": ()}
+    told = {"ill": _alerts(350, severity="warn") + _alerts(410, severity="page"), "well": ()}
     found = MonitorAlerts(monitors={"rlwatch": MonitorRecord(version="0.5.1", runs=runs)})
-    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in comparison_table(found, [collapsed, healthy])]
+    table = comparison_table(found, told, {"ill": 400, "well": None})
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table]
     assert rows[0] == list(HEAD)
     assert rows[2:] == [
         ["rlwatch 0.5.1", "1 of 1", "1 of 1", "300", "0 of 1", "1.0", "0 of 0"],
         ["rlwatch 0.5.1, critical only", "1 of 1", "0 of 1", "-", "0 of 1", "0.5", "0 of 0"],
-        ["trmon rules (any)", "1 of 1", "1 of 1", "50", "0 of 1", "0.5", "0 of 0"],
-        ["trmon rules (page)", "0 of 1", "0 of 1", "-", "0 of 1", "0.0", "0 of 0"],
-        ["trmon incident (any)", "1 of 1", "1 of 1", "40", "0 of 1", "1.0", "0 of 0"],
-        ["trmon incident (page)", "1 of 1", "0 of 1", "-", "0 of 1", "0.5", "0 of 0"],
+        ["trmon, messages", "1 of 1", "1 of 1", "50", "0 of 1", "1.0", "0 of 0"],
+        ["trmon, pages", "1 of 1", "0 of 1", "-", "0 of 1", "0.5", "0 of 0"],
     ]
 
 

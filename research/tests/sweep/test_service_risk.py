@@ -36,7 +36,7 @@ def estimates(tmp_path_factory: pytest.TempPathFactory) -> list[CollapseRisk]:
     """What the model says at each update of the stored run."""
     file = tmp_path_factory.mktemp("swept") / "run.parquet"
     file.write_bytes(sweep_run(CONFIG).file)
-    run, model = StoredRun(read_record(file), read_columns(file)), shipped_model()
+    run, model = StoredRun.of(read_record(file), read_columns(file)), shipped_model()
     return [model.estimate(features) for features in run.features]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,15 +13,30 @@ from sklearn.linear_model import LogisticRegression
 
 from trmon.domain.collapse_risk.risk_inputs import FEATURE_NAMES
 from trmon.domain.collapse_risk.risk_model import FORMAT, FittedFeature, ModelFile, RiskCalibration, RiskModel, Tree
-from trmon_research.collapse.stored_runs import Floats
+from trmon_research.collapse.severity import Floats
 
 MODEL_INPUTS = (
-    *("reward_mean", "grad_norm", "lr", "sampled_entropy", "kl_k3", "ess_token"),
+    *("reward_mean", "grad_norm", "sampled_entropy", "kl_k3", "ess_token"),
     *("staleness_kl_k3", "staleness_ess_seq", "clip_fraction"),
 )
-"""The inputs that the shipped model reads: fewer find as much as all of them on configurations that it has not seen."""
-MODEL_FEATURES = tuple(name for name in FEATURE_NAMES if name.rpartition(".")[0] in MODEL_INPUTS)
+"""The inputs that the shipped model reads: fewer find as much as all of them on configurations that it has not seen.
+
+The learning rate is none: it tells which mechanism of the lab a run is of, and it falls in most real runs.
+"""
+
+
+def features_of(inputs: Sequence[str]) -> tuple[str, ...]:
+    """Return the features of inputs."""
+    return tuple(name for name in FEATURE_NAMES if name.rpartition(".")[0] in inputs)
+
+
+MODEL_FEATURES = features_of(MODEL_INPUTS)
 N_TREES, LEAST_LEAF, DEEPEST, FEATURES_TRIED = 60, 30, 8, 0.3
+BEYOND = 0.5
+"""How far beyond the values it was fitted to a feature may be, as a share of their range, before the model is silent.
+
+At 0, 12% of the moments before a collapse of a held-out configuration are silent, and the AUROC falls by 0.1.
+"""
 LEAST_KNOWN = 0.05
 """A feature that is known at a smaller share of the moments is not used."""
 PRIOR = 10.0
@@ -62,6 +78,7 @@ def fit_model(
             warn_at=0.5,
             page_at=0.5,
             calibration=RiskCalibration(float(np.log(rate / (1.0 - rate))), 1.0),
+            most_reward_error=0.5,
             features=used,
             trees=tuple(_tree(fitted.tree_, rate=rate) for fitted in forest.estimators_),
         )
@@ -92,11 +109,14 @@ def fit_calibration(probabilities: Floats, collapses: Labels) -> RiskCalibration
 
 
 def _fitted_feature(name: str, values: Floats) -> FittedFeature | None:
-    """Return a feature with its median and range; None if it is seldom known or does not vary."""
+    """Return a feature with its median and the ends of its range; None if it is seldom known or does not vary."""
     known = values[np.isfinite(values)]
     if len(known) < LEAST_KNOWN * len(values) or np.ptp(known) == 0.0:
         return None
-    return FittedFeature(name, *(_digits(value) for value in (np.median(known), known.min(), known.max())))
+    margin = BEYOND * np.ptp(known)
+    return FittedFeature(
+        name, *(_digits(value) for value in (np.median(known), known.min() - margin, known.max() + margin))
+    )
 
 
 def _tree(fitted: Any, *, rate: float) -> Tree:

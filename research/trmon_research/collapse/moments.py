@@ -1,4 +1,4 @@
-"""The moments at which a prediction is scored: every ten updates, from update 60 to the onset."""
+"""The moments at which a prediction is scored: every ten updates from update 60 whose label is known."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from trmon_research.collapse.stored_runs import Floats, StoredRun
-from trmon_research.sweep.sweep_plan import first_change
+from trmon_research.collapse.severity import COLLAPSE, Floats
+from trmon_research.collapse.stored_runs import StoredRun
 
 FIRST_UPDATE = 60
 EVERY = 10
@@ -17,7 +17,7 @@ EVERY = 10
 
 @dataclass(frozen=True, eq=False)
 class Moments:
-    """M moments: the run's place, the update, and whether a collapse begins within 200 updates; each [M].
+    """M moments: the run's place, the update, and whether a fall begins within 200 updates; each [M].
 
     `can_show` is false before the first update at which the run's configuration changes: what is only planned leaves
     no trace in a signal.
@@ -25,7 +25,7 @@ class Moments:
 
     run: npt.NDArray[np.intp]
     update: npt.NDArray[np.intp]
-    collapses: npt.NDArray[np.bool_]
+    falls: npt.NDArray[np.bool_]
     can_show: npt.NDArray[np.bool_]
 
     def __len__(self) -> int:
@@ -33,20 +33,21 @@ class Moments:
 
     def where(self, chosen: npt.NDArray[np.bool_]) -> Moments:
         """Return the chosen moments."""
-        return Moments(self.run[chosen], self.update[chosen], self.collapses[chosen], self.can_show[chosen])
+        return Moments(self.run[chosen], self.update[chosen], self.falls[chosen], self.can_show[chosen])
 
     def values(self, per_run: Sequence[Floats]) -> Floats:
         """Return rows at the moments, [M, ...], of arrays [updates, ...], one a run."""
         return np.array([per_run[run][update] for run, update in zip(self.run, self.update, strict=True)])
 
 
-def scored_moments(runs: Sequence[StoredRun]) -> Moments:
-    """Return the moments of runs whose label is known: none from the onset on, none too near the end of a run."""
+def scored_moments(runs: Sequence[StoredRun], *, grade: float = COLLAPSE) -> Moments:
+    """Return the moments of runs at which it is known whether a fall of a grade begins."""
     found = [
-        (place, update, collapses, update >= first_change(run.config))
+        (place, update, begins[update] > 0, update >= run.begins)
         for place, run in enumerate(runs)
-        for update in range(FIRST_UPDATE, run.label.n_updates, EVERY)
-        if (collapses := run.label.collapses_after(update)) is not None
+        for begins in (run.course.begins(grade),)
+        for update in range(FIRST_UPDATE, run.n_updates, EVERY)
+        if not np.isnan(begins[update])
     ]
-    run, update, collapses, can_show = zip(*found, strict=True)
-    return Moments(np.array(run), np.array(update), np.array(collapses), np.array(can_show))
+    run, update, falls, can_show = zip(*found, strict=True)
+    return Moments(np.array(run), np.array(update), np.array(falls), np.array(can_show))

@@ -1,229 +1,262 @@
-"""The report of the benchmark: docs/collapse-benchmark.md, written from the stored runs."""
+"""The page of the benchmark: docs/collapse-benchmark.md, written from the stored runs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 
-from trmon.domain.analysis.collapse import CollapseSign
-from trmon.domain.collapse_risk.risk_inputs import INPUT_NAMES
-from trmon.domain.collapse_risk.risk_model import HORIZON
 from trmon_research.collapse import baselines
-from trmon_research.collapse.conjectures import CONJECTURES
-from trmon_research.collapse.markdown import number, table
-from trmon_research.collapse.moments import Moments, scored_moments
+from trmon_research.collapse.markdown import table
+from trmon_research.collapse.moments import FIRST_UPDATE, Moments, scored_moments
+from trmon_research.collapse.provenance import digest_of_page
 from trmon_research.collapse.report_others import interventions, other_monitors
-from trmon_research.collapse.scores import AlarmScore, alarm_score, auroc, calibration_error, threshold_at
-from trmon_research.collapse.stored_runs import Floats, StoredRun
+from trmon_research.collapse.rivals.monitor_alerts import MonitorAlert
+from trmon_research.collapse.scores import (
+    Alarms,
+    Draws,
+    Falls,
+    Figure,
+    of_moments,
+    weighted_auroc,
+    weighted_calibration_error,
+)
+from trmon_research.collapse.severity import COLLAPSE, DECLINE, Floats
+from trmon_research.collapse.stored_runs import StoredRun
+from trmon_research.collapse.told import is_page
 from trmon_research.collapse.validation import (
-    Chosen,
+    Folds,
+    HeldOut,
     by_configuration,
-    calibrated,
-    fit_to,
-    fit_to_moments,
     leaving_a_mechanism_out,
-    leaving_out,
-    predictions,
 )
 
-AT_UPDATE, AROUND = 200, 20
-FALSE_ALARMS = (0.05, 0.10)
-BEST_INPUTS = 10
+TEMPLATE = Path(__file__).with_name("report_template.md")
+ALARMED, WARNED = 0.05, 0.10
+"""The share of the never-hurt runs that alarms may reach, and that the model's warning may."""
+SOON = 20
+Told = Mapping[str, Sequence[MonitorAlert]]
 
 
 @dataclass(frozen=True)
 class Benchmark:
-    """The stored runs, the moments that are scored, and the calibrated predictions of held-out configurations."""
+    """Runs, the moments that are scored, and the predictions of runs that a model was not fitted to."""
 
     runs: Sequence[StoredRun]
 
     @cached_property
     def moments(self) -> Moments:
-        """All moments whose label is known."""
+        """All moments at which it is known whether a collapse begins."""
         return scored_moments(self.runs)
 
     @cached_property
-    def shown(self) -> Moments:
-        """The moments at which signals can show what comes."""
-        return self.moments.where(self.moments.can_show)
+    def declines(self) -> Moments:
+        """The same of a fall by 15%."""
+        return scored_moments(self.runs, grade=DECLINE)
 
     @cached_property
-    def every_run(self) -> Chosen:
-        """All runs, chosen."""
-        return np.ones(len(self.runs), bool)
+    def draws(self) -> Draws:
+        """The draws of all intervals."""
+        return Draws.of(self.runs)
 
     @cached_property
-    def uncalibrated(self) -> list[Floats]:
-        """What models predict at each update of the runs that they were not fitted to."""
-        return predictions(self.runs, self.moments, by_configuration(self.runs))
+    def held_out(self) -> HeldOut:
+        """By folds of configurations."""
+        return HeldOut.of(self.runs, self.moments, by_configuration(self.runs))
 
     @cached_property
-    def predicted(self) -> list[Floats]:
-        """The same by the one calibration that the shipped model has, which changes no order."""
-        return calibrated(self.uncalibrated, fit_to_moments(self.shown, self.uncalibrated))
+    def unseen(self) -> HeldOut:
+        """By leaving a mechanism out."""
+        return HeldOut.of(self.runs, self.moments, leaving_a_mechanism_out(self.runs), is_nested=True)
+
+    def auroc(self, predicted: Sequence[Floats], moments: Moments) -> Figure:
+        """Return the area over moments with its interval."""
+        n = len(set(moments.run[moments.falls].tolist()))
+        score = of_moments(moments, weighted_auroc(moments.values(predicted), moments.falls))
+        return self.draws.figure(score, of=f"{n} of {len(set(moments.run.tolist()))} runs")
+
+    def auroc_within(self, found: HeldOut, moments: Moments) -> Figure:
+        """Return the mean area within the folds, each weighted by its collapses: their models are not compared."""
+        parts = []
+        for place in sorted(set(found.fold.tolist())):
+            of = moments.where(found.fold[moments.run] == place)
+            n = len(set(of.run[of.falls].tolist()))
+            parts.append((n, of_moments(of, weighted_auroc(of.values(found.calibrated), of.falls))))
+
+        def mean(count: Floats) -> float:
+            scores = [(n, part(count)) for n, part in parts if n]
+            known = [(n, score) for n, score in scores if score == score]
+            return sum(n * score for n, score in known) / sum(n for n, _ in known)
+
+        return self.draws.figure(mean, of=f"{sum(n for n, _ in parts)} runs")
+
+    def alarms(self, found: HeldOut) -> Alarms:
+        """Return the alarms at thresholds that never-hurt runs of other folds give."""
+        return Alarms.of(self.runs, found.calibrated, found.thresholds(alarmed=ALARMED))
 
     @cached_property
-    def cross_calibrated(self) -> list[Floats]:
-        """The same by calibrations that the runs of a fold had no part in, for the calibration error."""
-        found = list(self.uncalibrated)
-        for fitted, held in by_configuration(self.runs):
-            calibration = fit_to_moments(self.shown.where(fitted[self.shown.run]), self.uncalibrated)
-            for place in np.flatnonzero(held):
-                (found[place],) = calibrated([self.uncalibrated[place]], calibration)
-        return found
-
-    def aurocs(self, predicted: Sequence[Floats]) -> tuple[float, float]:
-        """Return the AUROC at update 200 and over all moments."""
-        values = self.shown.values(predicted)
-        near = np.abs(self.shown.update - AT_UPDATE) <= AROUND
-        return auroc(values[near], self.shown.collapses[near]), auroc(values, self.shown.collapses)
-
-    def alarms(self, predicted: Sequence[Floats], *, false_alarms: float) -> AlarmScore:
-        """Return the score of alarms at the threshold with a share of false ones."""
-        threshold = threshold_at(self.runs, predicted, false_alarms=false_alarms)
-        return alarm_score(self.runs, predicted, threshold=threshold)
+    def never_hurt(self) -> Falls:
+        """The runs that were never hurt."""
+        return np.array([run.was_never_hurt for run in self.runs])
 
 
-def report_sections(benchmark: Benchmark, progress: Callable[[str], None]) -> Iterator[str]:
-    """Yield the measured sections of the report as markdown, in order; `progress` gets each title first."""
-    for title, lines in (
-        ("The runs", _the_runs),
-        ("Held-out configurations", _held_out),
-        ("By mechanism and by sign", _by_mechanism),
-        ("Kinds of runs that the model has not seen", _left_out),
-        ("Beside other predictors", _beside),
-        ("Single inputs", _single_inputs),
-        ("Beside other monitors", lambda benchmark: other_monitors(benchmark.runs)),
-        ("Acting on the prediction", lambda _: interventions()),
-        ("What the runs say of the conjectures", _conjectures),
-    ):
-        progress(title)
-        yield "\n".join([f"## {title}", "", *lines(benchmark), ""])
+def shown(moments: Moments) -> Moments:
+    """Return the moments at which signals can show what comes."""
+    return moments.where(moments.can_show)
+
+
+NOT_MEASURED = [
+    "Not measured since the rules, the model or the label changed; `make collapse` does, in an hour of a core."
+]
+
+
+def page(benchmark: Benchmark, told: Told | None, progress: Callable[[str], None], *, is_quick: bool = False) -> str:
+    """Return the page as markdown; `progress` gets each title first.
+
+    Args: told: None if the runs were not replayed, which leaves out what is of it; is_quick: leave out what needs more
+    than a fit for each part of the configurations.
+    """
+    columns = {"other configurations": lambda: benchmark.held_out, "other mechanisms": lambda: benchmark.unseen}
+    parts: Mapping[str, Callable[[], list[str]]] = {
+        "runs": lambda: _the_runs(benchmark),
+        "figures": lambda: _figures(benchmark, [*columns.items()][: 1 if is_quick else None]),
+        "unseen": lambda: NOT_MEASURED if is_quick else _unseen(benchmark),
+        "beside": lambda: NOT_MEASURED if is_quick else _beside(benchmark),
+        "pages": lambda: NOT_MEASURED if told is None else _pages(benchmark, told),
+        "monitors": lambda: NOT_MEASURED if told is None else other_monitors(benchmark.runs, told),
+        "interventions": interventions,
+    }
+    lines = {}
+    for name, made in parts.items():
+        progress(name)
+        lines[name] = "\n".join(made())
+    collapsed = sum(run.onset is not None for run in benchmark.runs)
+    scored = sum(run.onset is not None and run.onset > FIRST_UPDATE for run in benchmark.runs)
+    return TEMPLATE.read_text().format(
+        digest=digest_of_page(), n_runs=len(benchmark.runs), n_collapsed=collapsed, n_scored=scored, **lines
+    )
 
 
 def _the_runs(benchmark: Benchmark) -> list[str]:
-    runs = benchmark.runs
-    mechanisms = sorted({run.config.mechanism for run in runs})
-    rows = [
-        _runs_row(name.replace("_", " "), [run for run in runs if run.config.mechanism == name]) for name in mechanisms
-    ]
-    return table(
-        ["mechanism", "runs", "collapsed", "reward fell", "gradient spiked", "median onset"],
-        [*rows, _runs_row("**all**", runs)],
-    )
-
-
-def _runs_row(name: str, runs: Sequence[StoredRun]) -> list[str]:
-    onsets = [run.end for run in runs if run.has_collapsed]
-    signs = [sum(run.label.sign is sign for run in runs) for sign in CollapseSign]
-    return [name, str(len(runs)), str(len(onsets)), *map(str, signs), f"{np.median(onsets):.0f}" if onsets else "-"]
-
-
-def _held_out(benchmark: Benchmark) -> list[str]:
-    at_update, over_all = benchmark.aurocs(benchmark.predicted)
-    values, every = benchmark.shown.values(benchmark.cross_calibrated), benchmark.moments
-    rows = [
-        [f"AUROC at update {AT_UPDATE} (±{AROUND}), {HORIZON} updates ahead", number(at_update, digits=3)],
-        ["AUROC over all moments", number(over_all, digits=3)],
-        [
-            "AUROC over all moments, those before the fault begins included",
-            number(auroc(every.values(benchmark.predicted), every.collapses), digits=3),
-        ],
-        ["expected calibration error", number(calibration_error(values, benchmark.shown.collapses), digits=3)],
-        [
-            "moments, and collapses within 200 updates",
-            f"{len(benchmark.shown)}, {int(benchmark.shown.collapses.sum())}",
-        ],
-    ]
-    for share in FALSE_ALARMS:
-        score = benchmark.alarms(benchmark.predicted, false_alarms=share)
-        found = (
-            f"{score.found} of {score.collapses} ({score.share_found:.0%}), median lead {score.median_lead:.0f} updates"
-        )
-        rows.append([f"collapses found at {share:.0%} false alarms (threshold {score.threshold:.2f})", found])
-    return table(["measure", "value"], rows)
-
-
-def _by_mechanism(benchmark: Benchmark) -> list[str]:
-    groups = [(run.config.mechanism.replace("_", " "), run) for run in benchmark.runs]
-    groups += [(f"sign: {run.label.sign.value.replace('_', ' ')}", run) for run in benchmark.runs if run.label.sign]
-    threshold = benchmark.alarms(benchmark.predicted, false_alarms=FALSE_ALARMS[0]).threshold
-    found = dict(zip(map(id, benchmark.runs), benchmark.predicted, strict=True))
-    rows = []
-    for name in sorted({name for name, _ in groups}):
-        runs = [run for group, run in groups if group == name]
-        score = alarm_score(runs, [found[id(run)] for run in runs], threshold=threshold)
-        lead = number(score.median_lead, digits=0)
-        rows.append([name, f"{score.found} of {score.collapses}", lead, f"{score.others_alarmed} of {score.others}"])
-    return table(["at 5% false alarms", "found", "median lead", "others alarmed"], rows)
-
-
-def _left_out(benchmark: Benchmark) -> list[str]:
-    kinds: tuple[tuple[str, Callable[[StoredRun], str]], ...] = (
-        ("task", lambda run: run.config.task),
-        ("architecture", lambda run: run.config.architecture.value),
-    )
-    folds = [("mechanism", fold) for fold in leaving_a_mechanism_out(benchmark.runs)]
-    folds += [(kind, fold) for kind, of in kinds for fold in leaving_out(benchmark.runs, of)]
-    rows, scores = [], dict[str, list[float]]()
-    for kind, (name, fitted, held) in folds:
-        moments = benchmark.shown.where(held[benchmark.shown.run])
-        model = fit_to(benchmark.runs, benchmark.moments, fitted)
-        predicted = [
-            model.probabilities(run.features) if is_held else np.zeros(0)
-            for run, is_held in zip(benchmark.runs, held, strict=True)
+    def row(name: str, runs: Sequence[StoredRun]) -> list[str]:
+        falls = [[run for run in runs if run.course.onset(grade) is not None] for grade in (DECLINE, COLLAPSE)]
+        still = sum(run.onset is None and (run.was_stopped or run.course.is_open(COLLAPSE)) for run in runs)
+        well = sum(run.was_never_hurt for run in runs)
+        onsets = [run.end for run in falls[1]]
+        return [
+            name,
+            *map(str, (len(runs), well, *map(len, falls), still)),
+            f"{np.median(onsets):.0f}" if onsets else "-",
         ]
-        score = auroc(moments.values(predicted), moments.collapses)
-        n = len(set(moments.run[moments.collapses].tolist()))
-        rows.append([f"{kind}: {name.replace('_', ' ')}", str(n), number(score, digits=3)])
-        scores.setdefault(kind, []).extend([score] if n else [])
-    means = [[f"**mean over {kind}s**", "", number(float(np.mean(of)), digits=3)] for kind, of in scores.items()]
-    return table(["left out", "collapses", "AUROC"], [*rows, *means])
+
+    names = sorted({run.mechanism for run in benchmark.runs})
+    of = {name: [run for run in benchmark.runs if run.mechanism == name] for name in names}
+    head = ["mechanism", "runs", "never hurt", "lost 15%", "lost 30%", "censored", "median onset"]
+    return table(head, [*(row(name.replace("_", " "), of[name]) for name in names), row("**all**", benchmark.runs)])
+
+
+def _figures(benchmark: Benchmark, held: Sequence[tuple[str, Callable[[], HeldOut]]]) -> list[str]:
+    columns = [_column(benchmark, found()) for _, found in held]
+    rows = [[name, *(column[name] for column in columns)] for name in columns[0]]
+    return table(["figure", *(name for name, _ in held)], rows)
+
+
+def _column(benchmark: Benchmark, found: HeldOut) -> dict[str, str]:
+    moments, draws = shown(benchmark.moments), benchmark.draws
+    spoken = moments.values(found.spoken).astype(bool)
+    alarms = benchmark.alarms(found)
+    error = weighted_calibration_error(moments.values(found.calibrated), moments.falls)
+    coverage = of_moments(moments, lambda weights: float((weights * spoken).sum() / weights.sum()))
+    target, well = alarms.is_target, benchmark.never_hurt
+    n = len(set(moments.run[moments.falls].tolist()))
+    return {
+        "AUROC, a fall by 30% begins within 200 updates": benchmark.auroc(found.calibrated, moments).words(),
+        "the same within each fold": benchmark.auroc_within(found, moments).words(),
+        "AUROC, a fall by 15%": benchmark.auroc(found.calibrated, shown(benchmark.declines)).words(),
+        "AUROC, moments before the fault begins included": benchmark.auroc(found.calibrated, benchmark.moments).words(),
+        f"collapses found, of {target.sum()}": draws.figure(alarms.share(target)).words(".0%"),
+        f"never-hurt runs alarmed meanwhile, of {well.sum()} (wanted 5%)": draws.figure(alarms.share(well)).words(
+            ".0%"
+        ),
+        "median lead of those found, updates": f"{np.median(alarms.leads):.0f}" if len(alarms.leads) else "-",
+        "expected calibration error": draws.figure(of_moments(moments, error)).words(),
+        "coverage: moments at which it speaks": draws.figure(coverage).words(".0%"),
+        "moments, and the runs with a collapse among them": f"{len(moments)}, {n}",
+    }
+
+
+def _unseen(benchmark: Benchmark) -> list[str]:
+    rows, found = [], benchmark.unseen
+    moments = shown(benchmark.moments)
+    for place, (name, _, _) in enumerate(leaving_a_mechanism_out(benchmark.runs)):
+        of = moments.where(found.fold[moments.run] == place)
+        figure = benchmark.auroc(found.calibrated, of)
+        spoken = of.values(found.spoken).astype(float).mean()
+        rows.append([name.replace("_", " "), figure.of, figure.words(), f"{spoken:.0%}"])
+    return table(["left out, with a part of the healthy", "collapses", "AUROC", "coverage"], rows)
 
 
 def _beside(benchmark: Benchmark) -> list[str]:
-    def of(inputs: Sequence[str]) -> list[Floats]:
-        return baselines.predictions_of_inputs(runs, moments, by_configuration(runs), inputs=inputs)
-
-    runs, moments = benchmark.runs, benchmark.moments
-    predictors: tuple[tuple[str, list[Floats]], ...] = (
-        ("trmon's model", benchmark.predicted),
-        ("all inputs that a history holds", of(INPUT_NAMES)),
-        ("the four signals of the conjecture", of(baselines.FOUR)),
-        ("the same with reward, gradient norm, entropy, k3", of(baselines.EIGHT)),
-        ("reward alone", of(baselines.REWARD_ALONE)),
-        ("configuration alone", baselines.predictions_of_configurations(runs, moments, by_configuration(runs))),
-        ("number of the update alone", baselines.predictions_of_time(runs)),
-        ("published limits, how many are broken", baselines.published_limits(runs)),
-    )
-    rows = []
-    for name, predicted in predictors:
-        scores = [benchmark.alarms(predicted, false_alarms=share) for share in FALSE_ALARMS]
-        cells = [f"{score.share_found:.0%}, {number(score.median_lead, digits=0)}" for score in scores]
-        rows.append([name, *(number(value, digits=3) for value in benchmark.aurocs(predicted)), *cells])
-    return table(["predictor", "AUROC at 200", "AUROC, all", "found, lead at 5%", "found, lead at 10%"], rows)
-
-
-def _single_inputs(benchmark: Benchmark) -> list[str]:
-    runs, moments = benchmark.runs, benchmark.moments
-    scored = []
-    for name in INPUT_NAMES:
-        if not any(np.isfinite(run.inputs[:, INPUT_NAMES.index(name)]).any() for run in runs):
-            continue
-        predicted = baselines.predictions_of_inputs(runs, moments, by_configuration(runs), inputs=(name,))
-        scored.append((name, *benchmark.aurocs(predicted)))
-    scored.sort(key=lambda row: -row[2])
-    rows = [
-        [f"`{name}`", number(near, digits=3), number(every, digits=3)] for name, near, every in scored[:BEST_INPUTS]
+    runs, moments, draws = benchmark.runs, benchmark.moments, benchmark.draws
+    folds, others = by_configuration(runs), leaving_a_mechanism_out(runs)
+    before = baselines.moments_of_before(runs)
+    predictors: Mapping[str, Callable[[Folds], list[Floats]]] = {
+        "the model of before: with the learning rate, fitted to the label of before": lambda folds: (
+            baselines.predictions(runs, before, folds, inputs=baselines.OF_BEFORE)
+        ),
+        "reward alone": lambda folds: baselines.predictions(runs, moments, folds, inputs=baselines.REWARD_ALONE),
+        "the four signals of [DRIFT]": lambda folds: baselines.predictions(runs, moments, folds, inputs=baselines.FOUR),
+        "configuration alone, which knows the schedule": lambda folds: baselines.predictions_of_configurations(
+            runs, moments, folds
+        ),
+        "number of the update alone": lambda _: baselines.predictions_of_time(runs),
+    }
+    scored = shown(moments)
+    ours = [
+        of_moments(scored, weighted_auroc(scored.values(found.calibrated), scored.falls))
+        for found in (benchmark.held_out, benchmark.unseen)
     ]
-    return table(["input", "AUROC at 200", "AUROC, all"], rows)
+    rows = []
+    for name, predict in predictors.items():
+        cells = [name]
+        for own, of in zip(ours, (folds, others), strict=True):
+            predicted = predict(of)
+            area = of_moments(scored, weighted_auroc(scored.values(predicted), scored.falls))
+            cells.append(draws.figure(area).words())
+            cells.append(draws.figure(lambda count, own=own, area=area: own(count) - area(count)).words("+.3f"))  # type: ignore[misc]
+        rows.append(cells)
+    head = ["predictor", "other configurations", "trmon's minus it", "other mechanisms", "trmon's minus it"]
+    return table(head, rows)
 
 
-def _conjectures(benchmark: Benchmark) -> list[str]:
-    lines = []
-    for title, rows in CONJECTURES:
-        lines += [f"**{title}.**", "", *rows(benchmark.runs), ""]
-    return lines[:-1]
+def _pages(benchmark: Benchmark, told: Told) -> list[str]:
+    runs, draws = benchmark.runs, benchmark.draws
+    messages = [told[run.name] for run in runs]
+    collapses = np.array([run.onset is not None for run in runs])
+
+    def share(holds: Callable[[StoredRun, Sequence[MonitorAlert]], bool], chosen: Falls) -> str:
+        is_so = np.array([holds(run, of) for run, of in zip(runs, messages, strict=True)])
+        figure = draws.figure(lambda count: float((count * chosen * is_so).sum() / (count * chosen).sum()))
+        return f"{(is_so & chosen).sum()} of {chosen.sum()}: {figure.words('.0%')}"
+
+    def by(last: int, *, paged: bool) -> Callable[[StoredRun, Sequence[MonitorAlert]], bool]:
+        return lambda run, of: any(one.step < (run.onset or 0) + last for one in of if is_page(one) or not paged)
+
+    pages = np.array([sum(map(is_page, of)) for of in messages])
+    harm = np.array(
+        [sum(is_page(one) and run.is_harm(one.step) for one in of) for run, of in zip(runs, messages, strict=True)]
+    )
+    right = draws.figure(lambda count: float((count * harm).sum() / max((count * pages).sum(), 1)))
+    rows = [
+        ["never-hurt runs paged", share(lambda _, of: any(map(is_page, of)), benchmark.never_hurt), "6 of 177"],
+        ["never-hurt runs paged or warned", share(lambda _, of: bool(of), benchmark.never_hurt), "25%"],
+        ["pages that were harm", f"{harm.sum()} of {pages.sum()}: {right.words('.0%')}", "90%"],
+        ["collapses told before they began", share(by(0, paged=False), collapses), "75%"],
+        [f"by {SOON} updates after", share(by(SOON + 1, paged=False), collapses), "80%"],
+        ["collapses paged before they began", share(by(0, paged=True), collapses), ""],
+        [f"paged by {SOON} updates after", share(by(SOON + 1, paged=True), collapses), ""],
+    ]
+    return table(["figure", "count and share", "wanted"], rows)

@@ -8,52 +8,49 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from trmon.domain.collapse_risk.risk_inputs import (
+    BASELINE_STEPS,
     FEATURE_NAMES,
     INPUTS,
     OF_UPDATES,
     SHAPE,
     advanced,
+    reward_error,
     risk_features,
     scaled,
 )
-from trmon.lab.grpo.experiment_config import ExperimentConfig
+from trmon.domain.collapse_risk.risk_model import HORIZON
+from trmon_research.collapse.severity import COLLAPSE, HURT, Course, Floats
 from trmon_research.sweep.run_file import RunRecord, read_columns, read_record
-from trmon_research.sweep.run_labels import RunLabel
+from trmon_research.sweep.sweep_plan import configuration_hash, first_change
 
 RUNS = Path(__file__).parents[2] / "data" / "runs"
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
 class StoredRun:
-    """A run's record and its columns, one value an update."""
+    """A run: its columns, one value an update, and what it is a repetition of.
 
-    record: RunRecord
+    `begins` is the first update at which its configuration changes; `was_stopped` says that it ended before its last
+    planned update; `record` is that of a sweep, None of another trainer.
+    """
+
+    name: str
+    configuration: str
+    mechanism: str
+    begins: int
+    was_stopped: bool
     columns: Mapping[str, npt.NDArray[Any]]
+    record: RunRecord | None = None
 
     @property
-    def config(self) -> ExperimentConfig:
-        """The configuration."""
-        return self.record.config
-
-    @property
-    def label(self) -> RunLabel:
-        """Where the run collapsed."""
-        return self.record.outcome.label
-
-    @property
-    def has_collapsed(self) -> bool:
-        """Whether the run collapsed."""
-        return self.label.onset is not None
-
-    @property
-    def end(self) -> int:
-        """The first update that must not be used: the onset, or the end."""
-        return self.label.n_updates if self.label.onset is None else self.label.onset
+    def n_updates(self) -> int:
+        """How many updates it has."""
+        return len(self.columns["update"])
 
     @cached_property
     def inputs(self) -> Floats:
@@ -61,7 +58,7 @@ class StoredRun:
 
         The optimizer steps of an update are known at the next one.
         """
-        n = self.label.n_updates
+        n = self.n_updates
         values = np.full((n, len(INPUTS)), np.nan)
         for place, given in enumerate(INPUTS):
             column = self.columns.get(f"mismatch_{given.name}" if given.of_engines else given.name)
@@ -74,13 +71,79 @@ class StoredRun:
     @cached_property
     def features(self) -> Floats:
         """The features at each update, [updates, FEATURE_NAMES]."""
-        history, found = np.zeros(SHAPE), np.empty((self.label.n_updates, len(FEATURE_NAMES)))
+        history, found = np.zeros(SHAPE), np.empty((self.n_updates, len(FEATURE_NAMES)))
         for update, values in enumerate(scaled(self.inputs)):
             history = advanced(history, values)
             found[update] = risk_features(history).ravel()
         return found
 
+    @cached_property
+    def reward_error(self) -> float:
+        """The noise of its reward at its start."""
+        history = np.zeros(SHAPE)
+        for values in scaled(self.inputs[:BASELINE_STEPS]):
+            history = advanced(history, values)
+        return reward_error(history)
+
+    @cached_property
+    def course(self) -> Course:
+        """The course of its clean evaluation."""
+        return Course.of(self.columns["evaluated_reward"].astype(float).tolist())
+
+    @cached_property
+    def onset(self) -> int | None:
+        """The update at which it collapses; None if it does not."""
+        return self.course.onset(COLLAPSE)
+
+    @property
+    def end(self) -> int:
+        """The first update that must not be used: the onset, or the end."""
+        return self.n_updates if self.onset is None else self.onset
+
+    @property
+    def was_never_hurt(self) -> bool:
+        """Whether it ran to its end and was never far below its peak; a run that was stopped early is not known."""
+        return not self.was_stopped and bool(self.course.lost.max() < HURT)
+
+    def is_harm(self, update: int) -> bool:
+        """Whether it is hurt, or collapses, within 200 updates after an update, or was before."""
+        until = update + HORIZON
+        return bool((self.course.lost[: until + 1] >= HURT).any()) or (self.onset is not None and self.onset <= until)
+
+    @classmethod
+    def of(cls, record: RunRecord, columns: Mapping[str, npt.NDArray[Any]]) -> StoredRun:
+        """Return a run of a sweep."""
+        config = record.config
+        return cls(
+            name=config.run_name,
+            configuration=configuration_hash(config),
+            mechanism=config.mechanism,
+            begins=first_change(config),
+            was_stopped=len(columns["update"]) < config.n_updates,
+            columns=columns,
+            record=record,
+        )
+
+
+class SealedRun(msgspec.Struct, frozen=True):
+    """A line of the manifest of other runs: NAME.parquet beside it has the columns of a run of a sweep."""
+
+    name: str
+    configuration: str
+    mechanism: str
+    begins: int = 0
+    was_stopped: bool = False
+
 
 def read_runs(folder: Path = RUNS) -> list[StoredRun]:
-    """Return the runs of a folder, by name."""
-    return [StoredRun(read_record(path), read_columns(path)) for path in sorted(folder.glob("*.parquet"))]
+    """Return the runs of a sweep's folder, by name."""
+    return [StoredRun.of(read_record(path), read_columns(path)) for path in sorted(folder.glob("*.parquet"))]
+
+
+def read_other_runs(folder: Path) -> list[StoredRun]:
+    """Return the runs of another trainer: those of the lines of `sealed.jsonl` in a folder."""
+    lines = (folder / "sealed.jsonl").read_bytes().splitlines()
+    runs = [msgspec.json.decode(line, type=SealedRun) for line in lines]
+    return [
+        StoredRun(**msgspec.structs.asdict(run), columns=read_columns(folder / f"{run.name}.parquet")) for run in runs
+    ]

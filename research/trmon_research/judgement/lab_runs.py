@@ -9,6 +9,7 @@ from pathlib import Path
 from trmon.domain.analysis.collapse import SPAN, smoothed
 from trmon.domain.backtest.rule_replay import RuleReplay
 from trmon.domain.backtest.stored_history import StoredHistory
+from trmon.domain.collapse_risk.risk_model import RiskModel
 from trmon.domain.severity import Severity
 from trmon_research.collapse.stored_runs import RUNS
 from trmon_research.judgement.changes import Verdict
@@ -61,9 +62,9 @@ def lab_runs(folder: Path = RUNS) -> Iterator[LabRun]:
         )
 
 
-def judged_history(history: StoredHistory) -> FoldedRun:
-    """Return a stored run judged by the worker's stages; a row is a step."""
-    replay, course = RuleReplay(FINDINGS, history.run), Course()
+def judged_history(history: StoredHistory, *, model: RiskModel | None = None) -> FoldedRun:
+    """Return a stored run judged by the worker's stages; a row is a step. Args: model: in place of the shipped one."""
+    replay, course = RuleReplay(FINDINGS, history.run, model=model), Course()
     for row in history.rows():
         replay.add(row)
         if replay.pipeline_state.judge.rows > course.state.rows:

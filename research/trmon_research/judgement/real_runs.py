@@ -57,10 +57,15 @@ class RealRun:
         return abs(min(onsets) - self.reading.from_row) if onsets and self.reading.from_row is not None else None
 
 
-def real_runs(folder: Path) -> Iterator[RealRun]:
-    """Yield the runs of a folder with manifest.jsonl and runs/ID.jsonl."""
+def readings(folder: Path) -> Iterator[Reading]:
+    """Yield the readings of the runs of a folder with manifest.jsonl and runs/ID.jsonl."""
     for line in (folder / "manifest.jsonl").read_text().splitlines():
-        reading = msgspec.json.decode(line, type=Reading)
+        yield msgspec.json.decode(line, type=Reading)
+
+
+def real_runs(folder: Path) -> Iterator[RealRun]:
+    """Yield the runs of a folder."""
+    for reading in readings(folder):
         source = LogSource.of(folder / "runs" / f"{reading.id}.jsonl")
         rows = read_logged_run(source.items(), source.survey, source=reading.id).rows
         yield RealRun(reading, folded(rows))

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trmon.domain.collapse_risk.risk_inputs import COARSE_BITS, FINE_BITS, StoredPrecision
+from trmon.domain.findings.memory import ATOMS
 from trmon.lab.grpo.experiment_config import ExperimentConfig
 from trmon_client.core.wire.messages import decodable
 from trmon_research.sweep.run_labels import RunLabel
@@ -24,13 +25,17 @@ MISMATCH_STEMS = (
     *("prob_diff_max", "ratio_mean"),
 )
 SIGNAL_COLUMNS = (
+    *(name for name, _ in ATOMS),
     *("reward_mean", "reward_std", "zero_variance_groups", "effective_signal", "reward_length_corr"),
     *("sampled_entropy", "response_length_mean", "length_limit_share", "grad_norm", "lr"),
     *(f"mismatch_{stem}" for stem in MISMATCH_STEMS),
     *("staleness_kl_k3", "staleness_abs_log_ratio_max", "staleness_ess_seq"),
     *("clip_fraction", "version_lag_mean", "saturated_fraction", "router_flip_rate", "mask_rate:geo_mask"),
 )
-"""Signals and scalars that a file holds, as the service names them."""
+"""Signals and scalars that a file holds, as the service names them.
+
+The quantiles of rewards are those that the rules measure a fall with; the 300 stored runs were made without them.
+"""
 EVALUATION_COLUMNS = ("evaluated_reward", "evaluated_exact")
 NEAR_ONE = ("mismatch_ess_token", "mismatch_prob_pearson", "mismatch_ratio_mean", "evaluated_reward", "evaluated_exact")
 """Columns whose distance to 1 matters; they keep twice the digits."""

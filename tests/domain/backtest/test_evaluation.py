@@ -141,12 +141,12 @@ def test_policies_are_asked_of_the_source() -> None:
 
 
 def test_another_model_predicts_before_rules_read_the_risk() -> None:
-    given = history([{"reward_mean": 0.5 + 0.01 * (step % 3)} for step in range(40)])
+    given = history([{"reward_mean": 0.5 + 0.01 * (step % 3), "reward_std": 0.3} for step in range(70)])
     rules = parse_rules(HIGH.replace("kl_k3, above: 1", "collapse_risk, above: 0.9"))
     certain = RiskModel(structs.replace(shipped_model().file, calibration=RiskCalibration(9.0, 0.0)))
     assert backtest_run(given, {"mine": rules}).outcomes[0].alerts == ()
     [alert] = backtest_run(given, {"mine": rules}, model=certain).outcomes[0].alerts
-    assert (alert.since, alert.step) == (29, 30), "the first step with a baseline, once its scalars are known"
+    assert (alert.since, alert.step) == (59, 60), "the first step at which it speaks, once its scalars are known"
 
 
 def test_days_are_those_of_the_trainers_clock() -> None:

@@ -24,7 +24,9 @@ from trmon.domain.budget.trainer_advice import (
 )
 from trmon.domain.collapse_risk.risk_model import shipped_model
 from trmon.domain.collapse_risk.risk_reading import RiskLevel
+from trmon.domain.findings.judge import Evidence, Place, Spell
 from trmon.domain.identity import BatchKey
+from trmon.domain.severity import Severity
 
 CUT = LrDecay(factor=0.5, step=200)
 
@@ -69,22 +71,35 @@ def test_the_target_is_the_level_of_the_first_steps(rows: list[BatchRow], target
     assert ess_target(rows) == pytest.approx(target, nan_ok=True)
 
 
+def surge(found: int, *drifts: str) -> Spell:
+    """Return the finding that responses surge, found at a step, with what else grew."""
+    measures = ("response_length.growth", "response_length.growth_errors", *drifts)
+    evidence = tuple(Evidence(measure=name, signal="x", value=3.0, side=">", limit=2.0) for name in measures)
+    place = Place(1, found)
+    return Spell(
+        finding="length_surge", clause="beside_drift", trip=found, trip_place=place, onset=found, onset_place=place,
+        good=None, last_good=None, from_start=False, severity=Severity.WARN, evidence=evidence,
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize(
-    ("surges", "step", "last", "expected"),
+    ("found", "step", "last", "expected"),
     [
-        pytest.param(True, 200, None, CUT, id="a surge cuts the rate in half"),
-        pytest.param(False, 200, None, None, id="without one the rate stays"),
-        pytest.param(True, 299, CUT, CUT, id="not again within 100 steps"),
-        pytest.param(True, 300, CUT, LrDecay(factor=0.5, step=300), id="after 100 steps"),
-        pytest.param(False, 900, CUT, CUT, id="earlier advice stays"),
-        pytest.param(False, 150, CUT, None, id="a run that went back drops it"),
-        pytest.param(True, 150, CUT, LrDecay(factor=0.5, step=150), id="and may be cut again"),
+        pytest.param(surge(200, "kl_k3.growth"), 200, None, CUT, id="a surge beside drift cuts the rate in half"),
+        pytest.param(surge(200), 200, None, None, id="longer responses alone do not"),
+        pytest.param(surge(200, "length_limit_share.rise"), 200, None, None, id="nor do responses that are cut off"),
+        pytest.param(None, 200, None, None, id="without a surge the rate stays"),
+        pytest.param(surge(200, "kl_k3.growth"), 900, CUT, CUT, id="never again for the same finding"),
+        pytest.param(surge(200, "kl_k3.growth"), 310, None, CUT, id="after a restart it is the same cut"),
+        pytest.param(surge(280, "kl_k3.growth"), 280, CUT, LrDecay(factor=0.5, step=280), id="for a new finding"),
+        pytest.param(None, 900, CUT, CUT, id="earlier advice stays"),
+        pytest.param(None, 150, CUT, None, id="a run that went back drops it"),
     ],
 )
-def test_the_rate_is_cut_if_responses_surge(
-    surges: bool, step: int, last: LrDecay | None, expected: LrDecay | None
+def test_the_rate_is_cut_once_for_each_surge_beside_drift(
+    found: Spell | None, step: int, last: LrDecay | None, expected: LrDecay | None
 ) -> None:
-    assert lr_decay(surges=surges, step=step, last=last) == expected
+    assert lr_decay(found, step=step, last=last) == expected
 
 
 @pytest.mark.parametrize(
@@ -172,7 +187,10 @@ def test_a_high_risk_is_a_recommendation_that_nothing_applies() -> None:
     assert (risk.probability, risk.level, risk.lr_scale) == (probability, RiskLevel.PAGE, 0.5)
     assert (advice.lr_scale, advice.lr_scale_sgd, advice.lr_decay) == (1.0, 1.0, None)
     assert (advice.stop, advice.should_stop) == (False, False)
-    assert "driven by gradient norm: keep a checkpoint and halve the learning rate" in advice.reasons["collapse_risk"]
+    assert (
+        "(not calibrated for your trainer), driven by gradient norm: keep a checkpoint and halve the learning rate"
+        in advice.reasons["collapse_risk"]
+    )
     assert json.loads(json.dumps(advice.document()))["collapse_risk"]["lr_scale"] == 0.5
 
 

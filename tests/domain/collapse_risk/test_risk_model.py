@@ -23,6 +23,7 @@ from trmon.domain.collapse_risk.risk_inputs import (
 from trmon.domain.collapse_risk.risk_model import (
     FORMAT,
     FittedFeature,
+    FleetCalibration,
     ModelFile,
     RiskCalibration,
     RiskModel,
@@ -34,6 +35,7 @@ from trmon.domain.collapse_risk.risk_reading import (
     OUTSIDE,
     RISK,
     RISK_SIGNALS,
+    calibration_words,
     read_risk,
     risk_signals,
 )
@@ -55,6 +57,7 @@ FILE = ModelFile(
     warn_at=0.3,
     page_at=0.6,
     calibration=RiskCalibration(-1.0, 0.5),
+    most_reward_error=0.2,
     features=(
         FittedFeature("reward_mean.drawdown", 0.75, 0.0, 2.0),
         FittedFeature("grad_norm.change", 0.0, -1.0, 1.0),
@@ -123,18 +126,66 @@ def test_many_moments_are_estimated_as_one_by_one() -> None:
     np.testing.assert_allclose(model.probabilities(many.reshape(50, -1)), single, rtol=1e-12)
 
 
-def test_the_signals_of_a_step_name_drivers_and_what_is_missing_or_outside() -> None:
-    history = InputHistory()
-    for step in range(40):
-        history = history.with_step(scaled(read_inputs({"grad_norm": 1.0 if step < 30 else 1e6})))
-    signals = risk_signals(history, MODEL)
+def _history(steps: int, **changed: float) -> InputHistory:
+    """Return the history of rewards whose noise is a tenth of a batch's deviation, and of what changes at step 60."""
+    rng, history = np.random.default_rng(1), InputHistory()
+    for step in range(steps):
+        numbers = {"reward_mean": 0.5 + 0.05 * rng.standard_normal(), "reward_std": 0.5, "grad_norm": 1.0}
+        history = history.with_step(scaled(read_inputs({**numbers, **(changed if step >= 60 else {})})))
+    return history
+
+
+def test_the_signals_of_a_step_have_a_driver_for_each_input() -> None:
+    signals = risk_signals(_history(62), MODEL)
     assert set(signals) < set(RISK_SIGNALS)
     assert 0.0 < signals[RISK] < 1.0
-    reading = read_risk(signals, MODEL)
+    assert signals[OUTSIDE] == 0.0
+    reading = read_risk(signals, RiskModel(structs.replace(FILE, features=(*FILE.features, LAG))))
     assert reading is not None
-    assert (reading.outside, reading.missing) == (("grad_norm",), ("reward_mean",))
-    assert [driver.input for driver in reading.drivers] == ["grad_norm"]
-    assert signals[OUTSIDE] == 2.0**GRADIENT
+    assert (reading.missing, {driver.input for driver in reading.drivers}) == (
+        ("version_lag_mean",),
+        {"reward_mean", "grad_norm"},
+    )
+
+
+LAG = FittedFeature("version_lag_mean.trend", 0.0, 0.0, 1.0)
+NOISE = len(INPUT_NAMES)
+
+
+@pytest.mark.parametrize(
+    ("history", "outside"),
+    [
+        pytest.param(_history(59), None, id="in a run's first rows"),
+        pytest.param(_history(70, grad_norm=1e6), 2.0**GRADIENT, id="where an input is beyond the fitted runs"),
+        pytest.param(_history(90, reward_mean=math.nan, grad_norm=1.0), 0.0, id="not where a row has no reward"),
+    ],
+)
+def test_the_predictor_is_silent(history: InputHistory, outside: float | None) -> None:
+    signals = risk_signals(history, MODEL)
+    assert signals.get(OUTSIDE) == outside
+    assert (RISK in signals) is (outside == 0.0)
+
+
+@pytest.mark.parametrize("deviation", [0.5, None], ids=["of a small batch", "whose batch's deviation is not known"])
+def test_the_predictor_is_silent_where_the_reward_is_noisier_than_the_fitted_runs(deviation: float | None) -> None:
+    rng, history = np.random.default_rng(1), InputHistory()
+    noise = 0.5 if deviation else 0.05
+    for _ in range(90):
+        numbers = {"reward_mean": 0.5 + noise * rng.standard_normal(), "grad_norm": 1.0}
+        numbers |= {"reward_std": deviation} if deviation else {}
+        history = history.with_step(scaled(read_inputs(numbers)))
+    signals = risk_signals(history, MODEL)
+    assert RISK not in signals
+    assert int(signals[OUTSIDE]) >> NOISE == 1
+
+
+def test_a_fleet_s_own_calibration_replaces_the_probability() -> None:
+    fleet = FleetCalibration(50, 9, (0.2, 0.6), (0.01, 0.4), (0.0, 0.1), (0.1, 0.6))
+    model = RiskModel(structs.replace(FILE, fleet=fleet))
+    assert [model.of_risk(risk) for risk in (0.1, 0.2, 0.4, 0.9)] == pytest.approx([0.01, 0.01, 0.205, 0.4])
+    features = _features(drawdown=1.5, change=0.0, trend=0.0)
+    assert model.estimate(features).probability == model.of_risk(MODEL.estimate(features).probability)
+    assert calibration_words(model.file) == "calibrated on 50 of your runs"
 
 
 def test_the_shipped_model_reads_back_as_it_was_written() -> None:
@@ -165,7 +216,7 @@ def test_what_is_no_model_is_refused() -> None:
         decode_model(b"{}")
 
 
-ANSWERS = {-2.0: 0.1608571766844092, 0.0: 0.10486123669812268, 0.5: 0.5852356003236024, 3.0: 0.8620161664955317}
+ANSWERS = {-2.0: 0.10604279544168642, 0.0: 0.11499210197047723, 0.5: 0.24084868917161056, 3.0: 0.8614945106979283}
 """The risk where every feature has one value."""
 
 

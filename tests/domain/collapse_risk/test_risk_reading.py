@@ -10,7 +10,7 @@ from msgspec import structs
 from tests.domain.collapse_risk.test_risk_model import FILE as FITTED
 from trmon.domain.collapse_risk.risk_inputs import INPUT_NAMES
 from trmon.domain.collapse_risk.risk_model import HORIZON, FittedFeature, RiskModel, Tree
-from trmon.domain.collapse_risk.risk_reading import RiskLevel, read_risk, risk_sentence
+from trmon.domain.collapse_risk.risk_reading import RiskLevel, calibration_words, read_risk, risk_sentence
 from trmon_client.core.signals.catalogue import signal_words
 
 FILE = structs.replace(
@@ -23,14 +23,14 @@ FILE = structs.replace(
 MODEL = RiskModel(FILE)
 SIGNALS = {
     "collapse_risk": 0.63,
-    "collapse_risk_outside": 2.0**8,
+    "collapse_risk_outside": 0.0,
     "collapse_risk:clip_fraction": -0.5,
     "collapse_risk:grad_norm": 1.25,
     "reward_mean": 0.5,
 }
 
 
-def test_a_reading_has_drivers_and_names_what_is_missing_and_outside() -> None:
+def test_a_reading_has_drivers_and_names_what_is_missing() -> None:
     reading = read_risk(SIGNALS, MODEL)
     assert reading.probability == 0.63
     assert [(one.input, one.log_odds, one.words) for one in reading.drivers] == [
@@ -38,7 +38,7 @@ def test_a_reading_has_drivers_and_names_what_is_missing_and_outside() -> None:
         ("clip_fraction", -0.5, "clipped tokens"),
     ]
     assert reading.driven_by == ("gradient norm",), "what speaks against a collapse drives none"
-    assert (reading.missing, reading.outside) == (("sampled_entropy",), ("grad_norm",))
+    assert reading.missing == ("sampled_entropy",)
 
 
 @pytest.mark.parametrize(
@@ -64,9 +64,11 @@ def test_the_level_follows_the_thresholds_of_the_model(probability: float, is_pa
 
 
 def test_a_risk_in_a_line_names_at_most_what_drives_it() -> None:
-    said = risk_sentence(0.634, ("gradient norm", "reward"))
-    assert said == f"63% risk of collapse within {HORIZON} steps, driven by gradient norm and reward"
-    assert risk_sentence(0.05, ()) == f"5% risk of collapse within {HORIZON} steps"
+    worth = calibration_words(FILE)
+    said = risk_sentence(0.634, ("gradient norm", "reward"), calibration=worth)
+    within = f"63% risk of collapse within {HORIZON} steps (not calibrated for your trainer)"
+    assert said == f"{within}, driven by gradient norm and reward"
+    assert risk_sentence(0.05, (), calibration="") == f"5% risk of collapse within {HORIZON} steps"
 
 
 def test_every_input_has_words_of_the_catalogue() -> None:

@@ -34,7 +34,6 @@ HEALTHY: Mapping[str, float] = {
     "mismatch_ppl_ratio": 1.0,
     "staleness_kl_k3": 0.00002,
     "mismatch_ess_token": 0.97,
-    "collapse_risk_outside": 0.0,
 }
 LITTLE = 1e-4
 """The value of what else a clause reads, in healthy rows."""

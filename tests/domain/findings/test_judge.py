@@ -209,15 +209,26 @@ def test_a_finding_whose_signal_the_run_does_not_have_is_shown_by_its_evidence()
 
 
 def test_a_prediction_does_not_lead_a_finding() -> None:
-    rows = with_values(healthy(120), collapse_risk=0.9, collapse_risk_outside=0.0)
+    rows = with_values(healthy(120), collapse_risk=0.9)
     alone = folded(rows)
     assert set(alone.standing) == {"collapse_risk"}
-    state = folded(
-        with_values(healthy(20), collapse_risk=0.9, collapse_risk_outside=0.0, mismatch_kl_k3=0.3), state=alone
-    )
+    state = folded(with_values(healthy(20), collapse_risk=0.9, mismatch_kl_k3=0.3), state=alone)
     leader = leader_of(state, CATALOGUE)
     assert leader is not None
     assert leader.finding == "engine_mismatch"
+
+
+def test_a_prediction_ends_where_the_predictor_falls_silent_and_what_it_said_last_pages_nothing() -> None:
+    rows = healthy(150)
+    state = folded(with_values([rows[-1]] * 5, collapse_risk=0.9), state=folded(rows))
+    assert set(state.standing) == {"collapse_risk"}
+    down = with_values([rows[-1]] * 40, reward_mean=0.65)
+    assert not folded(down[:1], state=state).standing
+    again = folded(with_values(rows[-2:], collapse_risk=0.9), state=folded(rows[-1:], state=state))
+    assert not again.standing, "the hold begins anew"
+    silent, speaking = folded(down, state=state), folded(with_values(down, collapse_risk=0.9), state=state)
+    assert silent.standing["reward_decline"].severity is Severity.WARN
+    assert speaking.standing["reward_decline"].severity is Severity.PAGE
 
 
 def test_equal_rewards_at_the_top_are_solved() -> None:

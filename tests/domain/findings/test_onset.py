@@ -40,7 +40,7 @@ BATCH = {"n_tokens": 10_000.0, "n_sequences": 32.0, "n_unlikely": 2000.0}
             {"advantage_max": 2.0, "advantage_min": -2.0},
             {"advantage_max": 0.0, "advantage_min": 0.0},
         ),
-        ("collapse_risk", {"collapse_risk": 0.01, "collapse_risk_outside": 0.0}, {"collapse_risk": 0.99}),
+        ("collapse_risk", {"collapse_risk": 0.01}, {"collapse_risk": 0.99}),
     ],
 )
 def test_a_share_or_a_sum_is_ill_from_its_own_row_on(finding: str, before: Values, after: Values) -> None:

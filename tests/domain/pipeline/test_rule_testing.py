@@ -49,9 +49,7 @@ def test_the_last_step_is_evaluated_and_trainer_scalars_are_read() -> None:
 
 
 def test_a_series_of_a_history_signal_replaces_the_folded_value() -> None:
-    assert run(series(collapse_risk="0x69 0.9x9", collapse_risk_outside="0x79"), rules="builtin") == [
-        "collapse_risk firing at 72"
-    ]
+    assert run(series(collapse_risk="0x69 0.9x9"), rules="builtin") == ["collapse_risk firing at 72"]
 
 
 TEST = """

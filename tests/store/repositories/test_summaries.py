@@ -34,9 +34,7 @@ def fold(store: Store, run_id: int, attempt_id: int, *, step: int, report_id: in
     commit(store, run_id, batches=(row,), last_step=step, attempt_id=attempt_id, frontier=frontier)
 
 
-RISK = RiskReading(
-    probability=0.4, drivers=(RiskDriver(input="grad_norm", log_odds=1.5),), missing=("entropy",), outside=("lr",)
-)
+RISK = RiskReading(probability=0.4, drivers=(RiskDriver(input="grad_norm", log_odds=1.5),), missing=("entropy",))
 
 
 def made(store: Store, run_id: int, *, risk: RiskReading | None = None) -> RunSummary:

@@ -69,7 +69,8 @@ def _story(shared: SharedRun) -> Iterator[Element]:
         return
     risk = diagnosis.collapse_risk
     if risk is not None and risk.level != RiskLevel.PAST.value:
-        yield element("p", f"{risk_sentence(risk.probability, risk.driven_by)} (a prediction).")
+        said = risk_sentence(risk.probability, risk.driven_by, calibration=risk.calibration)
+        yield element("p", f"{said}: a prediction.")
     if diagnosis.word == Word.FINDING.value:
         yield element("p", diagnosis.findings[0].meaning)
     if shared.verdict.todo:

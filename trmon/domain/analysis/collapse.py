@@ -73,6 +73,12 @@ class CollapseSearch:
         if sign is not None:
             self.found = Collapse(self._smooth[0][0], sign)
 
+    @property
+    def is_down(self) -> bool:
+        """Whether the average has lost, at the newest step, what a collapse must lose."""
+        averages = [average for _, average in self._smooth]
+        return bool(averages) and averages[-1] <= (1 - SHARE_LOST) * max(self._peak, *averages)
+
     def _sign(self, average: float, after: Sequence[float]) -> CollapseSign | None:
         """Return whether a collapse begins 100 steps before the newest one. Args: after: the 100 later averages."""
         level = (1 - SHARE_LOST) * self._peak

@@ -54,6 +54,11 @@ class OnsetSearch:
         grad_norm = canonical_value("grad_norm", signals=row.signals, scalars=row.scalars)
         self._newest = (row.key.step, reward, grad_norm)
 
+    @property
+    def is_open(self) -> bool:
+        """Whether the reward is down at the last row, and too few rows follow to call it a collapse."""
+        return self._search.is_down and self._search.found is None
+
     def onset(self) -> CollapseOnset:
         """Return the onset after the last row."""
         self._pass_on()
@@ -101,7 +106,8 @@ def backtest_run(
 
     Args: rule_sets: at least one, by name; model: predicts the risk of a collapse in place of the shipped model.
     """
-    replays = {name: RuleReplay(rules, history.run, model=model) for name, rules in rule_sets.items()}
+    live = None if history.raised is None else history.raised()
+    replays = {name: RuleReplay(rules, history.run, model=model, live=live) for name, rules in rule_sets.items()}
     onset, n_steps, seconds = OnsetSearch(), 0, 0.0
     for row in history.rows():
         closing, *_ = [replay.add(row) for replay in replays.values()]

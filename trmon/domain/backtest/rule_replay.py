@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 
 import msgspec
@@ -36,6 +37,10 @@ ARRIVAL_SIGNALS = frozenset(
 """Signals of how reports arrived; a rule over these alone says nothing of the run's health."""
 RUN_STATES = "the run's heartbeats and silences, which rows do not record"
 HISTORY = "more steps"
+
+
+Began = tuple[str, int]
+"""An alert that fired: its rule and the step since which."""
 
 
 class BacktestAlert(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,6 +80,7 @@ class RuleSetOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
     `n_raised` alerts fire and incidents open or change, of which `n_sent` notify and `n_pages` notify as a page.
     `first_alarm` and `first_page` are steps; `first_steps` the first step of each rule. `alerts` are the first 200.
+    `unlike_live` names each alert that only one of the live run and the replay raised; None where that is not stored.
     """
 
     rules: str
@@ -86,13 +92,16 @@ class RuleSetOutcome(msgspec.Struct, frozen=True, kw_only=True):
     first_steps: dict[str, int]
     alerts: tuple[BacktestAlert, ...]
     gaps: tuple[RuleGap, ...]
+    unlike_live: tuple[str, ...] | None = None
 
 
 class RuleReplay:
     """Judges one run, as a running one, by a rule set, row by row, in the order of the rows' ordinals."""
 
-    def __init__(self, rules: RuleSet, run: Run, *, model: RiskModel | None = None) -> None:
-        """Args: model: predicts the risk of a collapse in place of the shipped model."""
+    def __init__(
+        self, rules: RuleSet, run: Run, *, model: RiskModel | None = None, live: Collection[Began] | None = None
+    ) -> None:
+        """Args: model: predicts in place of the shipped one; live: what fired live, None if that is unknown."""
         self._rules = rules
         self._run = run
         self._context = PassContext(
@@ -106,7 +115,7 @@ class RuleReplay:
         self._model = model
         self.pipeline_state = PipelineState()
         self._newest: BatchRow | None = None
-        self._raised = _RaisedAlerts(rules)
+        self._raised = _RaisedAlerts(rules, live)
         self._decided: set[str] = set()
         self._missing = {name for rule in rules.over_signals for name in signals_of(rule.when)}
 
@@ -156,7 +165,11 @@ class RuleReplay:
 class _RaisedAlerts:
     """Collects what a rule set raises over one run: counts, first steps, and the first alerts themselves."""
 
-    def __init__(self, rules: RuleSet) -> None:
+    def __init__(self, rules: RuleSet, live: Collection[Began] | None) -> None:
+        of_state = {rule.name for rule in rules.over_states}
+        self._live = None if live is None else {one for one in live if one[0] not in of_state}
+        self._is_replayed: dict[Began, bool] = dict.fromkeys(self._live or (), False)
+        """What fired live, and whether it did here; and what fired only here, at most as many as are listed."""
         read = {rule.name: frozenset(signals_of(rule.when)) for rule in rules.over_signals}
         self._about_arrival = {name for name, signals in read.items() if signals and signals <= ARRIVAL_SIGNALS}
         self._n_raised = self._n_sent = self._n_pages = 0
@@ -170,6 +183,10 @@ class _RaisedAlerts:
         for transition in transitions:
             alert, event = transition.alert, transition.event
             if alert is not None and event is not None and event.state is AlertState.FIRING:
+                if (began := (alert.rule, alert.since_step)) in self._is_replayed or len(
+                    self._is_replayed
+                ) < MAX_ALERTS:
+                    self._is_replayed[began] = True
                 is_sent = bool(transition_deliveries(transition, context))
                 raised = BacktestAlert(
                     rule=alert.rule,
@@ -188,6 +205,11 @@ class _RaisedAlerts:
     def outcome(self, name: str, *, onset: int | None, gaps: tuple[RuleGap, ...]) -> RuleSetOutcome:
         """Return what was raised, with the lead of each listed alert to a collapse."""
         leads = (None if onset is None else onset - alert.step for alert in self._alerts)
+        unlike = [
+            (step, f"{rule} at step {step} only {'replayed' if replayed else 'live'}")
+            for (rule, step), replayed in self._is_replayed.items()
+            if replayed is not ((rule, step) in (self._live or ()))
+        ]
         return RuleSetOutcome(
             rules=name,
             n_raised=self._n_raised,
@@ -200,6 +222,7 @@ class _RaisedAlerts:
                 structs.replace(alert, lead_steps=lead) for alert, lead in zip(self._alerts, leads, strict=True)
             ),
             gaps=gaps,
+            unlike_live=None if self._live is None else tuple(words for _, words in sorted(unlike)),
         )
 
     def _add(self, alert: BacktestAlert) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 
 import msgspec
@@ -16,11 +16,15 @@ from trmon_client.core.policies.policy import Policy
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredHistory:
-    """A stored run: `rows` reads it in order by pages, `apply_policy` returns what a policy would have masked."""
+    """A stored run: `rows` reads it in order by pages, `apply_policy` returns what a policy would have masked.
+
+    `raised` returns the rule and the step of each alert that fired live; None where that is not stored.
+    """
 
     run: Run
     rows: Callable[[], Iterator[BatchRow]]
     apply_policy: Callable[[Policy], PolicyMaskRate]
+    raised: Callable[[], Collection[tuple[str, int]]] | None = None
 
     @property
     def name(self) -> str:

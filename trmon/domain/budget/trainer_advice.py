@@ -13,8 +13,9 @@ import msgspec
 
 from trmon.domain.alerts.alert import Alert
 from trmon.domain.batches.batch import BatchRow
-from trmon.domain.collapse_risk.risk_model import shipped_model
-from trmon.domain.collapse_risk.risk_reading import RiskLevel, read_risk, risk_sentence
+from trmon.domain.collapse_risk.risk_model import model_in_use
+from trmon.domain.collapse_risk.risk_reading import RiskLevel, calibration_words, read_risk, risk_sentence
+from trmon.domain.findings.judge import Spell
 from trmon.domain.findings.verdict import COLLAPSE
 from trmon.domain.severity import Severity
 from trmon_client.core.wire.messages import decodable
@@ -38,18 +39,20 @@ class RiskAdvice:
     probability: float
     level: RiskLevel
     driven_by: tuple[str, ...]
+    calibration: str
     lr_scale: float = 1.0
 
     @property
     def reason(self) -> str:
         """The risk, and what to do; empty while it is low."""
         action = ACTIONS.get(self.level)
-        return "" if action is None else f"{risk_sentence(self.probability, self.driven_by)}: {action}"
+        said = risk_sentence(self.probability, self.driven_by, calibration=self.calibration)
+        return "" if action is None else f"{said}: {action}"
 
 
 def risk_advice(signals: Mapping[str, float]) -> RiskAdvice | None:
     """Return the advice at a row's risk; None without one."""
-    model = shipped_model()
+    model = model_in_use()
     reading = read_risk(signals, model)
     if reading is None:
         return None
@@ -58,12 +61,14 @@ def risk_advice(signals: Mapping[str, float]) -> RiskAdvice | None:
         probability=reading.probability,
         level=level,
         driven_by=reading.driven_by,
+        calibration=calibration_words(model.file),
         lr_scale=PAGE_LR_SCALE if level is RiskLevel.PAGE else 1.0,
     )
 
 
 DECAY_FACTOR = 0.5
-DECAY_EVERY_STEPS = 100
+LENGTHS = ("response_length", "length_limit_share")
+"""What the measures of lengths begin with."""
 KL_CLIP = 0.2
 TARGET_STEPS = 20
 MIN_TARGET_STEPS = 5
@@ -155,17 +160,19 @@ def ess_target(rows: Sequence[BatchRow]) -> float:
     return median(map(_ess_seq, selected)) if len(selected) >= MIN_TARGET_STEPS else math.nan
 
 
-def lr_decay(*, surges: bool, step: int, last: LrDecay | None) -> LrDecay | None:
-    """Return the newest cut of the learning rate: a new one if responses surge, at most one in 100 steps.
+def lr_decay(surge: Spell | None, *, step: int, last: LrDecay | None) -> LrDecay | None:
+    """Return the newest cut of the learning rate: one for each finding that responses surge while the policy drifts.
 
-    Args: surges: whether the finding length_surge stands; last: the previous cut, dropped if the run went back in
-    steps. Source: [LR]; formulas, section 8.
+    A cut is named by the step at which the surge was found, so that it is the same one after a restart; longer
+    responses alone are no reason. Args: surge: the finding length_surge where it stands; last: the previous cut,
+    dropped if the run went back in steps. Source: [LR]; formulas, section 8.
     """
     if last is not None and step < last.step:
         last = None
-    if surges and (last is None or step - last.step >= DECAY_EVERY_STEPS):
-        return LrDecay(factor=DECAY_FACTOR, step=step)
-    return last
+    if surge is None or all(evidence.measure.startswith(LENGTHS) for evidence in surge.evidence):
+        return last
+    found = surge.trip_place.step
+    return LrDecay(factor=DECAY_FACTOR, step=found) if last is None or found > last.step else last
 
 
 def kl_factor(kl: float, *, target: float, n_sequences: int, horizon: float) -> float:
@@ -224,7 +231,9 @@ def advise(
     if adam < 1:
         reasons["lr_scale"] = f"ess_seq is {ess_seq:.3g}; it was {target:.3g} while the run was on-policy"
     if decay is not None:
-        reasons["lr_decay"] = f"at step {decay.step}, responses grew while the reward did not"
+        reasons["lr_decay"] = (
+            f"at step {decay.step}, responses grew and the policy drifted while the reward did not rise"
+        )
     if factor is not None and factor != 1:
         reasons["kl_factor"] = f"the KL to the reference differs from its target of {kl_target and kl_target.nats:g}"
     if alerts:

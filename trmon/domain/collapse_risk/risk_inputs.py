@@ -256,6 +256,17 @@ _REWARD_STD = INPUT_NAMES.index(REWARD_STD)
 _REWARDS = [INPUT_NAMES.index(REWARD), _REWARD_STD]
 
 
+def reward_error(statistics: Values) -> float:
+    """Return the mean deviation of the reward from its average at the start of a run, in deviations of a batch.
+
+    It falls with the root of the size of a batch; infinite where a batch's deviation is not known. Later noise is no
+    measure of a batch: it grows before a collapse.
+    """
+    unit = statistics[Statistic.BASE_SUM, _REWARD_STD] / BASELINE_STEPS
+    spread = statistics[Statistic.BASE_SPREAD_SUM, _REWARDS[0]] / (BASELINE_STEPS - SETTLING_STEPS)
+    return float(spread / unit) if unit > SMALLEST_UNIT else math.inf
+
+
 def risk_features(statistics: Values) -> Values:
     """Return the features [FeatureKind, INPUTS] of a history; NaN of inputs with fewer values than a baseline.
 

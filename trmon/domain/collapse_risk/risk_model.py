@@ -21,7 +21,10 @@ FORMAT = 1
 
 
 class FittedFeature(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A feature that the trees read, and its median and range in the runs that the model was fitted to."""
+    """A feature that the trees read, its median in the runs that the model was fitted to, and the ends of their range.
+
+    The ends leave a margin; beyond them the model is silent.
+    """
 
     name: str
     median: float
@@ -50,11 +53,27 @@ class RiskCalibration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     slope: float
 
 
+class FleetCalibration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What became of a fleet's own ended runs: the `probability` at each `risk` of the model, both rising.
+
+    Between the points it is linear. `low` and `high` are the ends of its 90% interval over runs.
+    """
+
+    runs: int
+    collapses: int
+    risk: tuple[float, ...]
+    probability: tuple[float, ...]
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+
+
 @decodable
 class ModelFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The file of a model; `fitted_on` names the data and the command of the fit.
 
-    `warn_at` and `page_at` are probabilities that a tenth and a twentieth of the runs without a collapse reach.
+    `warn_at` and `page_at` are probabilities that a tenth and a twentieth of the runs without a collapse reach;
+    `most_reward_error` is
+    the largest `reward_error` of the runs that it was fitted to. `fleet` is what `trmon risk calibrate` adds.
     """
 
     format: int
@@ -63,6 +82,8 @@ class ModelFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     warn_at: float
     page_at: float
     calibration: RiskCalibration
+    most_reward_error: float
+    fleet: FleetCalibration | None = None
     features: tuple[FittedFeature, ...]
     trees: tuple[Tree, ...]
 
@@ -191,7 +212,12 @@ class RiskModel:
         return np.array([self._probability(log_odds) for log_odds in added.tolist()])
 
     def _probability(self, added: float) -> float:
-        return 1.0 / (1.0 + math.exp(-self.file.calibration.intercept - added))
+        return self.of_risk(1.0 / (1.0 + math.exp(-self.file.calibration.intercept - added)))
+
+    def of_risk(self, risk: float) -> float:
+        """Return the probability that the fleet's runs give a risk; the risk itself without such a calibration."""
+        fleet = self.file.fleet
+        return risk if fleet is None else float(np.interp(risk, fleet.risk, fleet.probability))
 
     @cached_property
     def _places(self) -> npt.NDArray[np.intp]:
@@ -248,3 +274,16 @@ def decode_model(encoded: bytes) -> RiskModel:
 def shipped_model() -> RiskModel:
     """Return the model that is part of the package."""
     return decode_model(files("trmon.domain.collapse_risk").joinpath("model.json").read_bytes())
+
+
+_given: list[RiskModel] = []
+
+
+def use_model(model: RiskModel | None) -> None:
+    """Predict with a model in this process, such as one calibrated on a fleet; None: the shipped one."""
+    _given[:] = [] if model is None else [model]
+
+
+def model_in_use() -> RiskModel:
+    """Return the model that predicts in this process."""
+    return _given[0] if _given else shipped_model()

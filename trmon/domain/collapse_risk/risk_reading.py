@@ -9,7 +9,15 @@ from enum import Enum
 
 import numpy as np
 
-from trmon.domain.collapse_risk.risk_inputs import INPUT_NAMES, N_INPUTS, InputHistory, risk_features
+from trmon.domain.collapse_risk.risk_inputs import (
+    INPUT_NAMES,
+    N_INPUTS,
+    REWARD,
+    InputHistory,
+    Statistic,
+    reward_error,
+    risk_features,
+)
 from trmon.domain.collapse_risk.risk_model import HORIZON, ModelFile, RiskModel
 from trmon_client.core.signals.catalogue import signal_words
 
@@ -20,17 +28,27 @@ DRIVER_PREFIX = "collapse_risk:"
 
 DRIVERS = tuple(f"{DRIVER_PREFIX}{name}" for name in INPUT_NAMES)
 RISK_SIGNALS = (RISK, OUTSIDE, *DRIVERS)
-_BITS = 2.0 ** np.arange(N_INPUTS)
+FIRST_ROWS = 60
+"""Rows with a reward before which the predictor is silent. Source: findings, section 2."""
+_REWARD = INPUT_NAMES.index(REWARD)
+_BITS = 2.0 ** np.arange(N_INPUTS + 1)
 
 
 def risk_signals(history: InputHistory, model: RiskModel) -> dict[str, float]:
-    """Return the signals of the risk after a step: none before a baseline, no driver for an input that is lacking."""
-    estimate = model.estimate(risk_features(history.statistics))
-    if math.isnan(estimate.probability):
+    """Return the signals of the risk after a step; no driver for an input that is lacking.
+
+    The predictor is silent in a run's first rows, where an input is outside what it was fitted to, and where the
+    reward is noisier: then there is no risk, only what is outside, a bit for each input and the highest for the noise.
+    """
+    statistics = history.statistics
+    if statistics[Statistic.COUNT, _REWARD] < FIRST_ROWS:
         return {}
+    estimate = model.estimate(risk_features(statistics))
+    is_noisy = not reward_error(statistics) <= model.file.most_reward_error
+    if is_noisy or estimate.outside.any():
+        return {OUTSIDE: float(_BITS @ [*estimate.outside, is_noisy])}
     drivers = zip(DRIVERS, estimate.drivers.tolist(), strict=True)
-    known = {name: added for name, added in drivers if not math.isnan(added)}
-    return {RISK: estimate.probability, OUTSIDE: float(_BITS @ estimate.outside), **known}
+    return {RISK: estimate.probability, OUTSIDE: 0.0, **{name: added for name, added in drivers if added == added}}
 
 
 MAX_NAMED = 2
@@ -63,13 +81,12 @@ class RiskDriver:
 class RiskReading:
     """The probability that a collapse begins within 200 steps, its drivers, the largest first, and what is uncertain.
 
-    `missing` inputs are read by the model and not sent by the run; `outside` ones are beyond what it was fitted to.
+    `missing` inputs are read by the model and not sent by the run.
     """
 
     probability: float
     drivers: tuple[RiskDriver, ...]
     missing: tuple[str, ...] = ()
-    outside: tuple[str, ...] = ()
 
     @property
     def driven_by(self) -> tuple[str, ...]:
@@ -86,23 +103,28 @@ class RiskReading:
 
 
 def read_risk(signals: Mapping[str, float], model: RiskModel) -> RiskReading | None:
-    """Return the reading of a row's signals; None for a row without a risk, as those of a run's first steps."""
+    """Return the reading of a row's signals; None where the predictor is silent."""
     known = {name: value for name, value in signals.items() if not math.isnan(value)}
     if RISK not in known:
         return None
     driver_of = dict(zip(INPUT_NAMES, DRIVERS, strict=True))
     drivers = (RiskDriver(input=name, log_odds=known[one]) for name, one in driver_of.items() if one in known)
     read = [name for name, is_read in zip(INPUT_NAMES, model.is_read, strict=True) if is_read]
-    outside = int(known.get(OUTSIDE, 0.0))  # A bit for each input.
     return RiskReading(
         probability=known[RISK],
         drivers=tuple(sorted(drivers, key=lambda driver: -driver.log_odds)),
         missing=tuple(name for name in read if driver_of[name] not in known),
-        outside=tuple(name for place, name in enumerate(INPUT_NAMES) if outside >> place & 1),
     )
 
 
-def risk_sentence(probability: float, driven_by: Sequence[str]) -> str:
-    """Return a risk in one line: `63% risk of collapse within 200 steps, driven by gradient norm and reward`."""
+def calibration_words(file: ModelFile) -> str:
+    """Return what the number of a model is worth for a run of this fleet; said wherever the number is."""
+    fleet = file.fleet
+    return "not calibrated for your trainer" if fleet is None else f"calibrated on {fleet.runs} of your runs"
+
+
+def risk_sentence(probability: float, driven_by: Sequence[str], *, calibration: str) -> str:
+    """Return a risk in one line: `63% risk of collapse within 200 steps (not calibrated ...), driven by reward`."""
     driven = f", driven by {' and '.join(driven_by)}" if driven_by else ""
-    return f"{probability:.0%} risk of collapse within {HORIZON} steps{driven}"
+    worth = f" ({calibration})" if calibration else ""  # An older service does not say it.
+    return f"{probability:.0%} risk of collapse within {HORIZON} steps{worth}{driven}"

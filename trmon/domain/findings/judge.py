@@ -154,6 +154,7 @@ class Judge:
                 if entry not in self._remembered.setdefault(source, []):
                     self._remembered[source].append(entry)
         self._watched = catalogue.watched
+        self._predictions = [clause for clause in self._clauses if catalogue.by_id[clause.finding].predicts]
         self._judged_by: dict[str, list[tuple[Clause, tuple[str, ...]]]] = {}
         self._judged_by_logged: dict[str, list[Clause]] = {}
         for clause in self._clauses:
@@ -234,6 +235,9 @@ class Judge:
     def _with_findings(self, state: JudgeState, reading: Reading) -> JudgeState:
         """Return the state with the clauses of the row's signals judged; other clauses stay as they were."""
         clauses = state.clauses
+        for clause in self._predictions:
+            if clause.key in clauses and clause.decisive.signals[0] not in reading.known:  # The predictor is silent.
+                clauses = {key: memory for key, memory in clauses.items() if key != clause.key}
         for clause in self._judged(reading):
             former = clauses.get(clause.key)
             memory = _judged(former, clause, reading)

@@ -16,7 +16,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from trmon.domain.collapse_risk.risk_model import shipped_model
+from trmon.domain.collapse_risk.risk_model import model_in_use
 from trmon.domain.findings.memory import (
     EMA_VARIANCE,
     MEDIAN_DEVIATION,
@@ -388,14 +388,9 @@ def _replayed_flip_rate(reading: Reading) -> float:
     return reading.memory("router_flip_rate").now if is_declared else math.nan
 
 
-RISK_ROWS = 60
-"""The predictor is silent before. Source: findings, section 2."""
-
-
-def _risk_over_limit(reading: Reading) -> float:
-    """The risk of a collapse over the one that its model warns at."""
-    memory = reading.memory("collapse_risk")
-    return memory.now / shipped_model().file.warn_at if memory.count >= RISK_ROWS else math.nan
+def _risk(reading: Reading) -> float:
+    """The risk of a collapse; NaN in a row in which the predictor is silent."""
+    return reading.memory("collapse_risk").now if "collapse_risk" in reading.known else math.nan
 
 
 COMPUTED: Mapping[str, Callable[[Reading], float]] = {
@@ -433,7 +428,8 @@ COMPUTED: Mapping[str, Callable[[Reading], float]] = {
     "slopes.ramp_rows": _ramp_rows,
     "steady_slopes.corr": _steady_correlation,
     "advantage_size": _advantage_size,
-    "risk_over_limit": _risk_over_limit,
+    "risk": _risk,
+    "risk_over_limit": lambda reading: reading.computed("risk") / model_in_use().file.warn_at,
     "replayed_flip_rate": _replayed_flip_rate,
 }
 """Measures that are no transform of one signal."""
@@ -449,6 +445,7 @@ READ_BY: Mapping[str, tuple[str, ...]] = {
     "zero_tail.share": ("n_zero_tail", "n_mu_zero", "n_tokens", "n_sequences"),
     "slopes.smaller": ("logp_slope_q", "logp_slope_p"),
     "steady_slopes.corr": ("logp_corr_q", "logp_slope_q", "logp_slope_p"),
+    "risk": ("collapse_risk",),
     "risk_over_limit": ("collapse_risk",),
     "replayed_flip_rate": ("router_flip_rate",),
     "advantage_size": ("advantage_max", "advantage_min"),

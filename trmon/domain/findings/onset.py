@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from statistics import median
 
-from trmon.domain.collapse_risk.risk_model import shipped_model
+from trmon.domain.collapse_risk.risk_model import model_in_use
 from trmon.domain.findings.catalogue import Clause, Comparison
 from trmon.domain.findings.measures import COMPUTED, FLOOR_ROWS, SCALES, Reading
 from trmon.domain.findings.memory import START_ROWS, SignalMemory, band, floor_of, mean
@@ -170,7 +170,7 @@ def _row_values(measure: str, memory: SignalMemory, reading: Reading) -> tuple[S
                 for row, value in zip(memory.rows, memory.values, strict=True)
             ]
         case "risk_over_limit":
-            return memory.rows, [value / shipped_model().file.warn_at for value in memory.values]
+            return memory.rows, [value / model_in_use().file.warn_at for value in memory.values]
     return memory.rows, [abs(value) for value in memory.values]
 
 

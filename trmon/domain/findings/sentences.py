@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import structs
 
+from trmon.domain.collapse_risk.risk_model import model_in_use
+from trmon.domain.collapse_risk.risk_reading import calibration_words
 from trmon.domain.findings.catalogue import is_beyond, relaxed_limit
 from trmon.domain.findings.judge import Evidence
 from trmon.domain.findings.verdict import Found, Judgement, number
@@ -72,6 +74,7 @@ OF_MEASURE: Mapping[str, str] = {
     "steady_slopes.corr": "the log-ratio follows the log-prob in 5 rows with one slope and a correlation of {value}",
     "slopes.ramp_rows": "it came within {value} rows",
     "advantage_size": "the largest advantage is {value}",
+    "risk": "the probability of a collapse is {value}",
     "risk_over_limit": "the probability of a collapse is {now}",
     "replayed_flip_rate": "{percent} of the replayed routings differ",
 }
@@ -103,7 +106,9 @@ def evidence_words(evidence: Evidence) -> str:
         then="unknown" if evidence.then is None else number(evidence.then),
         now="unknown" if evidence.now is None else number(evidence.now),
     )
-    if transform in ("lost", "nonfinite") or evidence.measure in ("fall", "eval_fall", "risk_over_limit"):
+    if evidence.measure == "risk_over_limit":
+        return f"{told} ({calibration_words(model_in_use().file)})"
+    if transform in ("lost", "nonfinite") or evidence.measure in ("fall", "eval_fall"):
         return told
     if evidence.value >= LARGEST:
         return f"{words_of_signal(evidence.signal)} was 0 before"

@@ -94,7 +94,12 @@ _ROWS: tuple[tuple[str, str, str, str], ...] = (
         "(proxy2_total_power_high - proxy1)/(N - 1), at least 0",
     ),
     (RISK, "probability", "Chance that a collapse begins within 200 steps", "docs/collapse-risk.md"),
-    (OUTSIDE, "bits", "Inputs of the risk beyond the runs that its model was fitted to", "one bit an input"),
+    (
+        OUTSIDE,
+        "bits",
+        "Inputs of the risk beyond the runs that its model was fitted to, and the noise of the reward",
+        "one bit each",
+    ),
     *(
         (f"{DRIVER_PREFIX}{name}", "log-odds", f"What {name} adds to the risk of collapse", "docs/collapse-risk.md")
         for name in INPUT_NAMES

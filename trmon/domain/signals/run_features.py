@@ -9,7 +9,7 @@ import msgspec
 from msgspec import structs
 
 from trmon.domain.collapse_risk.risk_inputs import InputHistory, read_inputs, read_updates, scaled
-from trmon.domain.collapse_risk.risk_model import shipped_model
+from trmon.domain.collapse_risk.risk_model import model_in_use
 from trmon.domain.collapse_risk.risk_reading import RISK, RISK_SIGNALS, risk_signals
 from trmon.domain.signals.windows import is_number
 
@@ -62,7 +62,7 @@ class RunFeatures(msgspec.Struct, frozen=True, kw_only=True):
     def signals(self) -> dict[str, float]:
         """Return the features of the newest step as signals; those that are not known are left out."""
         known = {name: value for name, value in self._named() if not math.isnan(value)}
-        return known | risk_signals(self.risk_inputs, shipped_model())
+        return known | risk_signals(self.risk_inputs, model_in_use())
 
     def _named(self) -> Iterator[tuple[str, float]]:
         yield "proxy1_signal_strength", _or_nan(self.gradient.signal_strength)

@@ -78,7 +78,8 @@ def effects_on(
 
 def backtest_history(stored: RunSource) -> StoredHistory:
     """Return a run as a backtest reads it."""
-    return StoredHistory(run=stored.run(), rows=stored.rows, apply_policy=partial(_mask_rate, stored))
+    raised = stored.raised if isinstance(stored, ArchivedRun) else None
+    return StoredHistory(run=stored.run(), rows=stored.rows, apply_policy=partial(_mask_rate, stored), raised=raised)
 
 
 def _mask_rate(stored: RunSource, policy: Policy) -> PolicyMaskRate:
@@ -100,6 +101,14 @@ class ArchivedRun:
         """Return the run. Errors: InvalidInput for a damaged archive, as of every method."""
         [[row]] = table_files.read_decoded_rows(self.root, RUNS.name, run=self.key.run, decode=RUNS.from_arrow)
         return run_from_row({**row, "last_report_at": None}, tags=())
+
+    def raised(self) -> set[tuple[str, int]]:
+        """Return the rule and the step of each alert that fired."""
+        pages = table_files.read_decoded_rows(
+            self.root, arrow_tables.ALERTS.name, run=self.key.run, decode=arrow_tables.ALERTS.from_arrow
+        )
+        rows = chain.from_iterable(pages)
+        return {(row["rule"], row["step"]) for row in rows if row["state"] in ("firing", "resolved")}
 
     def rows(self) -> Iterator[BatchRow]:
         return chain.from_iterable(

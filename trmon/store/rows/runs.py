@@ -110,7 +110,7 @@ def setting_from_document(document: Mapping[str, Any]) -> AdaptationSetting:
     return AdaptationSetting(**{**document, "mode": AdaptationMode(document["mode"])})
 
 
-SUMMARY_VERSION = 4
+SUMMARY_VERSION = 5
 """To be raised when a document has other fields: rows of any other version are ignored and made again."""
 
 

@@ -121,11 +121,12 @@ class RiskChart extends Chart {
     if (JSON.stringify(risk) === JSON.stringify(this.#risk)) return;
     this.#risk = risk;
     fill(this.#drivers, risk && explained(risk, diagnosis.has_ended));
-    this.limit(risk ? [{ at: risk.warn_at, kind: "watch" }, { at: risk.page_at, kind: "act" }] : []);
+    this.limit(risk ? [{ at: risk.warn_at, kind: "watch" }] : []);
   }
 
   reference() {
-    return this.#risk ? `warns at ${percent(this.#risk.warn_at)}, pages at ${percent(this.#risk.page_at)}` : "";
+    const worth = this.#risk?.calibration ? `; ${this.#risk.calibration}` : "";
+    return this.#risk ? `warns at ${percent(this.#risk.warn_at)}${worth}` : "";
   }
 }
 
@@ -158,13 +159,10 @@ function line({ input, words, log_odds: size }, most) {
   );
 }
 
-/** Say in one line which inputs the model lacks, and which are beyond what it was fitted to. */
-function uncertain({ missing, outside }) {
-  const parts = [
-    missing.length && `Not sent: ${missing.map(signalWords).join(", ")}.`,
-    outside.length && `Beyond what the model was fitted to: ${outside.map(signalWords).join(", ")}.`,
-  ].filter(Boolean);
-  return parts.length ? h("p", { class: "quiet uncertain", title: parts.join("\n") }, parts.join(" ")) : null;
+/** Say in one line which inputs the model lacks. */
+function uncertain({ missing }) {
+  const text = `Not sent: ${missing.map(signalWords).join(", ")}.`;
+  return missing.length ? h("p", { class: "quiet uncertain", title: text }, text) : null;
 }
 
 const NEWEST = [1000, 200];

@@ -228,7 +228,8 @@ function holder(taken, { owner }) {
 export function riskLine({ diagnosis }) {
   const risk = diagnosis?.collapse_risk;
   if (!["warn", "page"].includes(risk?.level)) return null;
-  const within = `${percent(risk.probability)} risk of collapse within ${risk.horizon_steps} steps`;
+  const worth = risk.calibration ? ` (${risk.calibration})` : "";
+  const within = `${percent(risk.probability)} risk of collapse within ${risk.horizon_steps} steps${worth}`;
   const driven = risk.driven_by.length ? `, driven by ${risk.driven_by.join(" and ")}` : "";
   return h("p", { class: `risk risk-${risk.level}` }, within, driven);
 }

@@ -133,7 +133,8 @@ function alerts({ alerts: open }) {
 /** Return the risk as a badge of a run in the fleet, null while it is low. */
 export function riskBadge({ collapse_risk: risk }) {
   if (!["warn", "page"].includes(risk?.level)) return null;
-  const title = risk.driven_by.length ? `risk of collapse, driven by ${risk.driven_by.join(" and ")}` : "risk of collapse";
+  const driven = risk.driven_by.length ? `, driven by ${risk.driven_by.join(" and ")}` : "";
+  const title = `risk of collapse${risk.calibration ? ` (${risk.calibration})` : ""}${driven}`;
   return h("span", { class: `risk risk-${risk.level}`, title }, `${percent(risk.probability)} risk`);
 }
 

@@ -11,7 +11,8 @@ from rich.progress import track
 from trmon_research.collapse.rivals.comparison_table import approximations, comparison_table
 from trmon_research.collapse.rivals.monitor_alerts import read_monitor_alerts, write_monitor_alerts
 from trmon_research.collapse.rivals.replay_runs import known_runs, monitor_records, replay_runs
-from trmon_research.sweep.sweep_folder import SweepFolder
+from trmon_research.collapse.stored_runs import read_runs
+from trmon_research.collapse.told import read_told
 
 ALERTS_FILE = Path(__file__).parents[3] / "data" / "rivals.json"
 
@@ -37,5 +38,8 @@ def replay(
     for run in track(replay_runs(missing, jobs=jobs), description="replay", total=len(missing)):
         replayed.append(run)
         write_monitor_alerts(out, monitor_records(replayed))
-    for line in (*comparison_table(read_monitor_alerts(out), SweepFolder(runs).records()), "", *approximations()):
+    onsets = {run.name: run.onset for run in read_runs(runs)}
+    told = read_told()
+    ours = dict.fromkeys(onsets, ()) if told is None else told.runs
+    for line in (*comparison_table(read_monitor_alerts(out), ours, onsets), "", *approximations()):
         typer.echo(line)

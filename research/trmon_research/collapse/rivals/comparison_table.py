@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from trmon.domain.severity import Severity
 from trmon_research.collapse.markdown import table
-from trmon_research.collapse.rivals.monitor_alerts import CRITICAL, MonitorAlerts
-from trmon_research.collapse.rivals.rule_alerts import AlertsByRun, incident_alerts, rule_alerts
+from trmon_research.collapse.rivals.monitor_alerts import CRITICAL, MonitorAlert, MonitorAlerts
 from trmon_research.collapse.rivals.scoring import EARLIEST_ONSET, MonitorScore, score_alerts, with_severity
-from trmon_research.sweep.run_file import RunRecord
 
 HEAD = (
     "monitor",
@@ -30,21 +28,16 @@ DOCUMENTED = {
 }
 """The module whose docstring lists the approximations for all monitors, and for each."""
 BULLET = "\n- "
+AlertsByRun = Mapping[str, tuple[MonitorAlert, ...]]
 
 
-def comparison_table(found: MonitorAlerts, records: Iterable[RunRecord]) -> list[str]:
+def comparison_table(found: MonitorAlerts, told: AlertsByRun, onsets: Mapping[str, int | None]) -> list[str]:
     """Return the lines of the table, its head included.
 
-    Args: found: alerts of the other monitors on at least these runs. Errors: KeyError naming a run that is not in them.
+    Args: found: alerts of the other monitors on at least these runs; told: those of trmon. Errors: KeyError naming a
+    run that is not in them.
     """
-    return table(HEAD, [_cells(monitor, score) for monitor, score in monitor_scores(found, records).items()])
-
-
-def monitor_scores(found: MonitorAlerts, records: Iterable[RunRecord]) -> dict[str, MonitorScore]:
-    """Return the score of each monitor and of its highest severity alone, then of trmon's rules and incidents."""
-    records = list(records)
-    onsets = {record.config.run_name: record.outcome.label.onset for record in records}
-    return {monitor: score_alerts(alerts, onsets) for monitor, alerts in _monitors(found, records)}
+    return table(HEAD, [_cells(monitor, score_alerts(alerts, onsets)) for monitor, alerts in _monitors(found, told)])
 
 
 def approximations() -> list[str]:
@@ -57,14 +50,12 @@ def approximations() -> list[str]:
     return lines
 
 
-def _monitors(found: MonitorAlerts, records: list[RunRecord]) -> Iterator[tuple[str, AlertsByRun]]:
+def _monitors(found: MonitorAlerts, told: AlertsByRun) -> Iterator[tuple[str, AlertsByRun]]:
     for name, record in found.monitors.items():
         yield f"{name} {record.version}", record.runs
         yield f"{name} {record.version}, critical only", with_severity(record.runs, CRITICAL)
-    by_kind: Mapping[str, AlertsByRun] = {"rules": rule_alerts(records), "incident": incident_alerts(records)}
-    for kind, alerts in by_kind.items():
-        yield f"trmon {kind} (any)", alerts
-        yield f"trmon {kind} (page)", with_severity(alerts, Severity.PAGE.value)
+    yield "trmon, messages", told
+    yield "trmon, pages", with_severity(told, Severity.PAGE.value)
 
 
 def _cells(monitor: str, score: MonitorScore) -> tuple[str, ...]:
