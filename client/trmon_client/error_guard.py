@@ -54,6 +54,9 @@ class LossCounter:
         self._refused: dict[str, str] = {}
         self._warnings: dict[str, str] = {}
 
+    def __repr__(self) -> str:
+        return f"LossCounter({self.snapshot()})"
+
     def count(self, loss: LossReason, n: int = 1) -> None:
         """Add n losses."""
         with self._lock:

@@ -8,7 +8,7 @@ import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -72,12 +72,17 @@ def first_report_line(settings: ClientSettings, columns: Columns, *, policy: str
     )
 
 
-def scalars_only_line(settings: ClientSettings, names: Iterable[str], *, step: int) -> str:
+def scalars_only_line(settings: ClientSettings, values: Mapping[str, Any], *, step: int) -> str:
     """Return the line about a trainer that has logged scalars of two steps and no batch, without a line break."""
+    captured = messages.capture_scalars(values)
+    numbers, others = (
+        ", ".join(sorted(str(name) for name, value in captured.items() if (value is None) is is_other))
+        for is_other in (False, True)
+    )
     return _line(
         settings,
         step,
-        f"scalars only: {', '.join(sorted(map(str, names)))}",
+        f"scalars only: {numbers or 'none'}{f' (left out, not numbers: {others})' if others else ''}",
         f"the run is judged by them; agreement of the policies is not measured: pass {' '.join(LOGPROBS)} to log_batch",
     )
 
@@ -145,6 +150,7 @@ class Session:
         self._n_calls = 0
         self._is_first_report = True
         self._scalars_step: int | None = None
+        self._said_scalars_only = False
         self._newest_scalars_step = -1
 
     @property
@@ -161,7 +167,7 @@ class Session:
         """Decide on a call's sequences and queue its report unless closed. Errors: ValueError for invalid arguments."""
         step = _count("step", batch.step)
         update = None if batch.update is None else _count("update", batch.update)
-        chunks = None if batch.chunks is None else _count("chunks", batch.chunks)
+        chunks = None if batch.chunks is None else _count("chunks", batch.chunks, least=1)
         decided, advice = self._decide(batch, step=step), None
         if not is_closed:
             advice = self._report(batch, decided, step=step, update=update, chunks=chunks)
@@ -366,7 +372,8 @@ class Session:
     def _log_scalars_only(self, values: Mapping[str, Any], step: int) -> None:
         """Say that only scalars come, at their second step: those of the first may precede its batch."""
         self._scalars_step = step if self._scalars_step is None else self._scalars_step
-        if self._ranks.rank == 0 and self._n_calls == 0 and step != self._scalars_step:
+        if self._ranks.rank == 0 and self._n_calls == 0 and step != self._scalars_step and not self._said_scalars_only:
+            self._said_scalars_only = True
             line = scalars_only_line(self._settings, values, step=step)
             self.error_guard.warn_once.warn("scalars only", line)
 
@@ -386,11 +393,11 @@ class Session:
                 self._recorder.update(ack.advice)
 
 
-def _count(name: str, value: Any) -> int:
+def _count(name: str, value: Any, *, least: int = 0) -> int:
     try:
         number = operator.index(value)
     except TypeError as error:
         raise ValueError(f"{name} must be a whole number, and is {type(value).__name__}") from error
-    if number < 0:
-        raise ValueError(f"{name} must be zero or more, and is {number}")
+    if number < least:
+        raise ValueError(f"{name} must be {('zero', 'one')[least]} or more, and is {number}")
     return number

@@ -104,6 +104,13 @@ def test_restoring_a_backup_without_a_token_says_that_the_service_is_open(tmp_pa
     assert (restored.exit_code, "trmon token create" in restored.stdout) == (0, False)
 
 
+def test_a_token_of_a_database_that_was_made_for_it_is_told_where_that_is(tmp_path: Path) -> None:
+    creating = ("token", "create", "--scope", "admin", "--data-dir", tmp_path / "data")
+    first, second = run_here(*creating, "one"), run_here(*creating, "two")
+    assert f"a new database was made for it, {tmp_path}/data/trmon.sqlite" in first.stderr
+    assert (first.exit_code, first.stdout.count("\n"), second.stderr) == (0, 1, "")
+
+
 ENDED, LIVE = RunKey("math", "grpo"), RunKey("math", "live")
 STRICT = {"name": "strict", "criteria": [{"statistic": "mean_k3", "pair": "primary", "upper": 1e-4}]}
 

@@ -47,7 +47,7 @@ def test_a_service_without_a_valid_admin_token_is_named_with_the_command_that_cr
         assert run_here("token", *command, "--data-dir", tmp_path).exit_code == 0
     status, said = examined(tmp_path)
     assert status == 1
-    assert "fail  access: every admin token is expired or revoked" in said
+    assert "fail  access: no token of scope admin is valid" in said
     assert "-> create one: `trmon token create NAME --scope admin`" in said
 
 

@@ -131,6 +131,7 @@ MISTAKES = {
     "a step below zero": {"step": -1},
     "a step that is no whole number": {"step": 0.5},
     "no mask": {"mask": None},
+    "no chunk": {"chunks": 0},
 }
 
 
@@ -412,11 +413,11 @@ def test_a_trainer_that_logs_scalars_only_is_told_once_what_that_leaves_open(
 ) -> None:
     with Monitor(settings(tmp_path)) as monitor:
         for step in range(4):
-            monitor.log_scalars(step, {"reward": 0.5, "entropy": 1.0})
+            monitor.log_scalars(step, {"reward": 0.5, "entropy": 1.0, "note": "warm"})
             if has_batches:
                 monitor.log_batch(step=step, **batch())
     (line,) = capsys.readouterr().err.splitlines()
-    assert ("math/grpo step 1; scalars only: entropy, reward;" in line) is not has_batches
+    assert ("math/grpo step 1; scalars only: entropy, reward (left out, not numbers: note);" in line) is not has_batches
     assert ("agreement of the policies is not measured" in line) is not has_batches
 
 

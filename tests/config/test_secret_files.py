@@ -93,5 +93,5 @@ def test_a_command_prints_the_variable_and_not_the_secret(monkeypatch: pytest.Mo
     command = [sys.executable, "-m", "trmon", "serve", "--port", "0"]
     refused = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
     assert (refused.returncode, refused.stdout) == (2, "")
-    assert "TRMON_SLACK_URL: Value error, must be a URL" in refused.stderr
+    assert "TRMON_SLACK_URL: must be a URL" in refused.stderr
     assert SECRET not in refused.stderr

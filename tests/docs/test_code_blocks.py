@@ -9,6 +9,7 @@ import lzma
 import pkgutil
 import re
 import shlex
+import shutil
 import textwrap
 from collections.abc import Iterator
 from importlib.util import find_spec
@@ -27,6 +28,7 @@ from tests.docs.code_blocks import ROOT, Block, blocks, lines, runnable
 from tests.fixtures.command import run_here
 from tests.fixtures.messages import ORIGIN, columns, report
 from tests.fixtures.service import ThreadedService
+from tests.fixtures.tracker_logs import TRACKER_LOGS, unpacked_mlflow_store
 from tests.fixtures.trainer import MATH, corrupt, finish, send
 from trmon.cli import app
 from trmon.cli.diagnose import EXAMPLE_FILE
@@ -61,8 +63,8 @@ NEEDS = re.compile(
 URLS = re.compile(r"http://(127\.0\.0\.1|trmon\.example):8642")
 RUN = {"diagnose", "show", "signals", "note", "whatif", "backtest", "import", "preflight", "rules"}
 """Commands that are run; the arguments of others are only read: they run until interrupted, or act on this machine."""
-AWAY = re.compile(r"s3://|mlflow|/archive|http://engine|--address|--workers|wandb/|tensorboard_log|archive/|my_\w+:")
-"""In commands that read what no test has at hand."""
+AWAY = re.compile(r"s3://|http://(mlflow|engine)")
+"""In commands that read a lake in S3 or ask another server."""
 VALUES = {
     "PROJECT/RUN|math/qwen3-8b-grpo|examples/pytorch-grpo": "math/grpo", "FIRST": "0", "LAST": "2", "STEP": "1"
 }  # fmt: skip
@@ -95,6 +97,14 @@ def seeded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreadedService
         finish(client, MATH, steps=range(3))
     yield service
     service.stop()
+
+
+@pytest.fixture(scope="module")
+def archive(seeded: ThreadedService, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What `trmon export` wrote of the service's project."""
+    folder = tmp_path_factory.mktemp("archive") / "math"
+    assert run_here("export", "math", folder, "--data-dir", seeded.data_dir).exit_code == 0
+    return folder
 
 
 @pytest.fixture
@@ -239,17 +249,31 @@ INSTALLED = {"trmon-client", "./client", ".", *(f"trmon[{extra}]" for extra in E
 
 
 @pytest.mark.parametrize("line", [line for line in COMMANDS if line.startswith("trmon ") and line.split()[1] in RUN])
-def test_a_command_runs(line: str, place: Path, seeded: ThreadedService) -> None:
+def test_a_command_runs(
+    line: str, place: Path, seeded: ThreadedService, archive: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     if AWAY.search(line):
-        pytest.skip("reads what a test does not have")
+        pytest.skip("reads a lake in S3 or asks another server")
     write_files(place)
+    monkeypatch.syspath_prepend(str(place))
+    monkeypatch.setenv("TRMON_DATA_DIR", str(place / "data"))
+    line = re.sub(r"(?<= )(/archive/math|archive/)(?= )", str(archive), f"{line} ")
     words = shlex.split(URLS.sub(seeded.url, with_values(line)).partition(" > ")[0], comments=True)
-    done = run_here(*words[1:])
+    done = run_here(*(path for word in words[1:] for path in (place.glob(word) if "*" in word else [word])))
     assert done.exit_code in ((0, 1) if words[1] in ("diagnose", "preflight") else (0,)), done.output
 
 
 def write_files(place: Path) -> None:
-    """Write the logs, rules and log-probs that pages name."""
+    """Write the logs, rules, log-probs and modules that pages name."""
+    unpacked_mlflow_store(place)
+    shutil.copytree(TRACKER_LOGS / "wandb", place / "wandb")
+    shutil.copytree(TRACKER_LOGS / "tensorboard", place / "tensorboard_log/math")
+    (place / "my_engine.py").write_text(
+        "def sample():\n    return {'token_ids': [[1, 2]], 'logprobs': [[-1.0, -1.0]]}\n"
+    )
+    (place / "my_trainer.py").write_text(
+        "def score(token_ids, mask):\n    return [[-1.0] * len(row) for row in token_ids]\n"
+    )
     log = lzma.decompress(EXAMPLE_FILE.read_bytes())
     for name in (
         "grpo.jsonl",

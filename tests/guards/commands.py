@@ -118,6 +118,7 @@ def client_refusals(folder: Path) -> dict[str, str]:
         "an unknown mode": {"mode": "on"},
         "a rank beyond the world": {"rank": 3, "world_size": 2},
         "a url of another scheme": {"url": "ftp://x", "spool_dir": None},
+        "a url without a scheme": {"url": "127.0.0.1:8642"},
         "neither url nor spool": {"spool_dir": None, "url": ""},
         "a tag with a newline": {"tags": ["a\nb"]},
     }

@@ -174,5 +174,5 @@ def test_a_server_that_is_away_or_hangs_is_tried_again() -> None:
     away = email(port).deliver([notification()], now=NOW)
     assert [hung, away] == [
         DeliveryResult(DeliveryOutcome.RETRY, "Connection unexpectedly closed: timed out"),
-        DeliveryResult(DeliveryOutcome.RETRY, "ConnectionRefusedError"),
+        DeliveryResult(DeliveryOutcome.RETRY, "ConnectionRefusedError: Connection refused"),
     ]

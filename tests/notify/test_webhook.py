@@ -164,7 +164,7 @@ def test_each_failure_has_an_outcome_and_a_reason_and_is_one_request(
 def test_what_cannot_be_reached_is_retried_and_what_may_not_is_refused(hook: WebhookServer) -> None:
     nowhere = deliver(hook.url, resolve=lambda *_: ["::1", "127.0.0.2"])
     forbidden = deliver(hook.url, allow_hosts=frozenset())
-    assert nowhere == DeliveryResult(DeliveryOutcome.RETRY, "ConnectError")
+    assert nowhere == DeliveryResult(DeliveryOutcome.RETRY, "ConnectError: Connection refused")
     assert (forbidden.outcome, "https" in forbidden.reason, hook.posted) == (DeliveryOutcome.REFUSED, True, [])
 
 

@@ -131,7 +131,7 @@ def _bind(settings: Settings, store: Store) -> HealthCheckResult:
     if not store.tokens.has_admin(now=time.time()):
         return failing_result(
             "access",
-            "every admin token is expired or revoked",
+            "no token of scope admin is valid",
             advice="create one: `trmon token create NAME --scope admin`",
         )
     return healthy_result("access", f"{settings.host}, a token is required")

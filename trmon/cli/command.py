@@ -123,10 +123,13 @@ def _echo_wrong_settings(error: ValueError) -> bool:
 
     if isinstance(error, SettingsError):
         # Its text names the setting; the cause says what is wrong with the JSON.
-        echo_error(f"trmon: {error} (TRMON_*): {error.__cause__}")
+        name = re.sub(r'.*field "(\w+)".*', r"TRMON_\1", str(error)).upper()
+        echo_error(f"{name}: is not JSON: {error.__cause__}")
     elif isinstance(error, ValidationError):
         for wrong in error.errors():
-            echo_error(f"TRMON_{'_'.join(map(str, wrong['loc'])).upper()}: {wrong['msg']}")
+            echo_error(
+                f"TRMON_{'_'.join(map(str, wrong['loc'])).upper()}: {wrong['msg'].removeprefix('Value error, ')}"
+            )
     else:
         return False
     return True

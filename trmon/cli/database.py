@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 from rich.filesize import decimal
 
-from trmon.cli.command import DataDir, plain_errors, read_settings
+from trmon.cli.command import DataDir, echo_error, plain_errors, read_settings
 from trmon.domain.access import EVERYTHING, Access, AuditAction
 from trmon.domain.identity import checked_name
 from trmon.store import Store
@@ -52,6 +52,20 @@ def open_store(data_dir: Path | None, *, making: bool = False) -> Iterator[Store
         else:
             store.check()
         yield store
+
+
+@contextmanager
+def new_database_said(data_dir: Path | None) -> Iterator[None]:
+    """Say on stderr where the block has made a database file: a service that runs from another folder has another."""
+    url = read_settings(data_dir=data_dir).store_url
+    file = None if is_shared(url) else sqlite_file_of(url)
+    is_new = file is not None and not file.exists()
+    yield
+    if file is not None and is_new:
+        echo_error(
+            f"trmon: a new database was made for it, {file.resolve()}; for a service that runs with another, "
+            "pass its --data-dir (TRMON_DATA_DIR)"
+        )
 
 
 def migrate(

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from trmon.api.http.auth import digest_of, new_secret
 from trmon.cli.command import DataDir, console, parse_duration, plain_errors
-from trmon.cli.database import open_store, operator
+from trmon.cli.database import new_database_said, open_store, operator
 from trmon.domain.access import EVERYTHING, Scope, Token
 from trmon.domain.identity import checked_name
 
@@ -31,7 +31,7 @@ def create_token_command(
     data_dir: DataDir = None,
 ) -> None:
     """Create a token and print it; it cannot be shown again. Works without a token, with access to the database."""
-    with plain_errors(), open_store(data_dir, making=True) as store:
+    with plain_errors(), new_database_said(data_dir), open_store(data_dir, making=True) as store:
         secret, now = new_secret(), time.time()
         store.tokens.create(
             access=operator(),

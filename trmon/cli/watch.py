@@ -162,5 +162,5 @@ def watch(
 def _warnings(file: Path, done: LogImport | str) -> list[str]:
     """Return what to tell of a reading; a line that is being written is no defect."""
     if isinstance(done, str):
-        return [f"trmon: {done}"]
+        return [f"trmon: {done}; watching on"]
     return [f"{file}: {item}" for item in done.read.defects if not item.is_end]

@@ -159,7 +159,7 @@ class Email(receiver.Receiver):
         except smtplib.SMTPServerDisconnected as error:
             return DeliveryResult(DeliveryOutcome.RETRY, _reason(str(error)))
         except (OSError, smtplib.SMTPException) as error:
-            return DeliveryResult(DeliveryOutcome.RETRY, type(error).__name__)
+            return DeliveryResult(DeliveryOutcome.RETRY, receiver.network_reason(error))
 
     def _send(self, message: EmailMessage) -> Refused:
         host = self._settings.smtp_host or ""

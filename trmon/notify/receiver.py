@@ -77,6 +77,15 @@ class DestinationForbidden(Exception):
     """Receivers may not connect to the destination."""
 
 
+def network_reason(error: Exception) -> str:
+    """Return the kind of a network error and what the system says of it, without the URL."""
+    cause = error if isinstance(error, OSError) else error.__context__
+    while cause is not None and not (isinstance(cause, OSError) and cause.strerror):
+        cause = cause.__context__
+    said = cause.strerror if isinstance(cause, OSError) else None
+    return f"{type(error).__name__}: {said}" if said else type(error).__name__
+
+
 def resolve_host(host: str, port: int) -> list[str]:
     """Return the addresses of a host. Errors: OSError."""
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
@@ -152,7 +161,7 @@ class HttpPost:
         except DestinationForbidden as error:
             return DeliveryResult(DeliveryOutcome.REFUSED, str(error))
         except (httpx.HTTPError, OSError) as error:
-            return DeliveryResult(DeliveryOutcome.RETRY, type(error).__name__)
+            return DeliveryResult(DeliveryOutcome.RETRY, network_reason(error))
 
     def read(self, relative: str) -> bytes:
         """Return the answer, up to 1 MiB, at a URL relative to this one; empty if it cannot be had."""

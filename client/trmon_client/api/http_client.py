@@ -13,7 +13,7 @@ from urllib3.exceptions import HTTPError
 
 from trmon_client.api import errors
 from trmon_client.config.version import __version__
-from trmon_client.sending.route import new_tls_context, proxy_of
+from trmon_client.sending.route import new_tls_context, proxy_of, tls_advice
 
 CONNECT_SECONDS = 10.0
 MAX_WAIT_SECONDS = 30.0
@@ -73,7 +73,8 @@ class HttpClient:
             answer = self._pool.request(method, target, retries=retries, redirect=False, **options)
         except HTTPError as error:
             raise errors.ServiceUnreachable(
-                f"no service answers at {self.url}: {_reason(error)}; start one (`trmon serve`) or correct the URL"
+                f"no service answers at {self.url}: {_reason(error)}"
+                f"{tls_advice(error) or '; start one (`trmon serve`) or correct the URL'}"
             ) from error
         if 200 <= answer.status < 300:
             return bytes(answer.data)

@@ -277,7 +277,8 @@ class Service:
         try:
             return self._http.request(method, f"{RUNS}/{project}/{name}{what}", **options)
         except NotFoundError as error:
-            known = [found.name for found in islice(self.runs(), MAX_KNOWN)] if "no run" in str(error) else []
+            is_open = "no run" in str(error) and "did you mean" not in str(error)
+            known = [found.name for found in islice(self.runs(), MAX_KNOWN)] if is_open else []
             near = get_close_matches(run, known, n=2)
             advice = f"; did you mean {' or '.join(near)}?" if near else ""
             raise NotFoundError(f"{error}{advice}", status=error.status) from None

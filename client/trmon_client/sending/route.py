@@ -23,6 +23,11 @@ LOOPBACK = ("localhost", "127.0.0.1", "::1")
 PORTS = {"http": 80, "https": 443, "socks5": 1080, "socks5h": 1080}
 
 
+def tls_advice(error: BaseException) -> str:
+    """Return what to correct where a service without TLS was asked by https, else nothing."""
+    return "; the service speaks http: correct the URL's https" if "WRONG_VERSION_NUMBER" in str(error) else ""
+
+
 @dataclass(frozen=True, slots=True)
 class Proxy:
     """Where the proxy listens, and the credentials that it wants."""

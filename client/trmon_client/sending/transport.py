@@ -22,7 +22,7 @@ from urllib3.exceptions import HTTPError
 from trmon_client.config.settings import Limits
 from trmon_client.config.version import __version__
 from trmon_client.core import wire
-from trmon_client.sending.route import Route
+from trmon_client.sending.route import Route, tls_advice
 
 
 class TimedSocket:
@@ -178,7 +178,9 @@ class HttpTransport:
             answer = self._exchange(self._opened(), wire.encode_bundle(list(messages)))
         except (HTTPError, HTTPException, OSError, ValueError) as error:
             self.close()
-            return UploadResult(outcome=UploadOutcome.AGAIN, detail=f"{type(error).__name__}: {error}")
+            return UploadResult(
+                outcome=UploadOutcome.AGAIN, detail=f"{type(error).__name__}: {error}{tls_advice(error)}"
+            )
         except BaseException:
             self.close()
             raise
@@ -236,6 +238,8 @@ def _read(answer: HttpAnswer, *, n_messages: int) -> UploadResult:
     detail = f"HTTP {status}: {_problem(answer)}"
     if status in (401, 403):
         return UploadResult(outcome=UploadOutcome.DENIED, detail=detail)
+    if status in (404, 405):
+        detail = f"{detail}; correct url= (TRMON_URL), which is the address of the service without a page's path"
     # Only the service itself can refuse: a 4xx without problem details comes from something in between. A missing
     # route says that the URL is wrong, and nothing about the messages.
     is_final = 400 <= status < 500 and status not in (404, 405, 408, 429) and _is_problem(answer)

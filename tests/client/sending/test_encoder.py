@@ -53,6 +53,13 @@ def test_a_failed_upload_is_repeated_until_acknowledged_once_and_in_order(tmp_pa
     assert spooled(tmp_path) == []
 
 
+def test_a_url_with_the_path_of_a_page_or_https_is_told_with_what_to_correct() -> None:
+    with Peer(otherwise=problem(404, "no route '/runs/api/v1/reports'")) as peer:
+        for url in (f"{peer.url}/runs", peer.url.replace("http", "https")):
+            detail = sent(url, Limits()).detail
+            assert ("correct url= (TRMON_URL)" if url.endswith("runs") else "the service speaks http") in detail
+
+
 def test_while_the_service_is_unreachable_reports_wait_on_disk_and_arrive_later_in_order(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -473,7 +473,11 @@ def test_a_reader_of_a_log_is_told_the_option_of_the_framework(signal: str, fram
     assert how_to_measure(signal, framework=framework, from_log=True) == clause
 
 
-def test_a_client_is_told_the_argument() -> None:
+def test_a_client_is_told_the_argument_and_the_option_of_its_framework_that_gives_it() -> None:
+    assert how_to_measure("agreement", framework="TRL", from_log=False) == (
+        "set use_vllm=True, vllm_importance_sampling_correction=True, or "
+        "pass rollout_logprobs and old_logprobs, or logprobs, to log_batch"
+    )
     assert how_to_measure("zero_variance_groups", framework="verl", from_log=False) == (
         "pass rewards and group_ids to log_batch"
     )

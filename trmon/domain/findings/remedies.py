@@ -251,13 +251,14 @@ def how_to_measure(name: str, *, framework: str | None, from_log: bool) -> str:
     )
     if measure is None:
         return f"log {name}" if from_log else f'call log_scalars(step, {{"{name}": ...}})'
-    if not from_log:
-        return measure.client
-    if (
-        option := next((table.agreement for table in FRAMEWORKS if table.framework == framework), "")
+    option = (
+        next((table.agreement for table in FRAMEWORKS if table.framework == framework), "")
         if kind == AGREEMENT
         else measure.options.get(framework or "")
-    ):
+    )
+    if not from_log:
+        return f"set {option}, or {measure.client}" if option else measure.client
+    if option:
         return f"set {option}"
     if kind == AGREEMENT and framework in _file().frameworks:
         return f"look for it in the other logs of the run: {framework} logs it without an option"
