@@ -35,7 +35,7 @@ console = Console(stderr=True)
 def report(runs: Path = RUNS, output: Path = REPORT, told: Path = TOLD, quick: bool = False) -> None:
     """Write the page of the stored runs; where the rules or the model have changed, replay the runs first.
 
-    --quick leaves out what takes long: other mechanisms and predictors, and the replay; the page says so.
+    --quick leaves out what takes long, other predictors and the replay; the page says so.
     """
     benchmark = Benchmark(read_runs(runs))
     found = read_told(told)

@@ -116,14 +116,12 @@ NOT_MEASURED = [
 def page(benchmark: Benchmark, told: Told | None, progress: Callable[[str], None], *, is_quick: bool = False) -> str:
     """Return the page as markdown; `progress` gets each title first.
 
-    Args: told: None if the runs were not replayed, which leaves out what is of it; is_quick: leave out what needs more
-    than a fit for each part of the configurations.
+    Args: told: None if the runs were not replayed, which leaves out what is of it; is_quick: no other predictors.
     """
-    columns = {"other configurations": lambda: benchmark.held_out, "other mechanisms": lambda: benchmark.unseen}
     parts: Mapping[str, Callable[[], list[str]]] = {
         "runs": lambda: _the_runs(benchmark),
-        "figures": lambda: _figures(benchmark, [*columns.items()][: 1 if is_quick else None]),
-        "unseen": lambda: NOT_MEASURED if is_quick else _unseen(benchmark),
+        "figures": lambda: _figures(benchmark),
+        "unseen": lambda: _unseen(benchmark),
         "beside": lambda: NOT_MEASURED if is_quick else _beside(benchmark),
         "pages": lambda: NOT_MEASURED if told is None else _pages(benchmark, told),
         "monitors": lambda: NOT_MEASURED if told is None else other_monitors(benchmark.runs, told),
@@ -158,10 +156,10 @@ def _the_runs(benchmark: Benchmark) -> list[str]:
     return table(head, [*(row(name.replace("_", " "), of[name]) for name in names), row("**all**", benchmark.runs)])
 
 
-def _figures(benchmark: Benchmark, held: Sequence[tuple[str, Callable[[], HeldOut]]]) -> list[str]:
-    columns = [_column(benchmark, found()) for _, found in held]
+def _figures(benchmark: Benchmark) -> list[str]:
+    columns = [_column(benchmark, found) for found in (benchmark.held_out, benchmark.unseen)]
     rows = [[name, *(column[name] for column in columns)] for name in columns[0]]
-    return table(["figure", *(name for name, _ in held)], rows)
+    return table(["figure", "other configurations", "other mechanisms"], rows)
 
 
 def _column(benchmark: Benchmark, found: HeldOut) -> dict[str, str]:
