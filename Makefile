@@ -58,9 +58,9 @@ layers: $(VENV)/test  ## imports point down only
 unit: $(VENV)/test  ## the fast tests
 	$(PYTEST) -m "not slow"
 
-research-test: $(VENV)/test $(LAB)/done $(RIVALS)/done  ## the studies in research/: sweeps over Ray, interventions, benchmarks, other monitors
+research-test: $(VENV)/test $(LAB)/done $(RIVALS)/done $(TRL)/done  ## the studies in research/: sweeps over Ray, interventions, benchmarks, other monitors
 	$(BIN)/pytest research/tests
-	@for venv in $(LAB) $(RIVALS); do \
+	@for venv in $(LAB) $(RIVALS) $(TRL); do \
 	  PYTHONPATH=.:research $$venv/bin/pytest research/tests/peers --confcutdir research/tests/peers -W default || exit 1; done
 
 peers: $(VENV)/run $(PEER_VENVS:=/done) $(LAB)/done  ## trmon beside and within RL frameworks, and over Ray (each brings a hundred packages)

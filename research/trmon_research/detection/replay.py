@@ -117,6 +117,13 @@ class _RaisingObserver:
 
 def replay(course: RecordedCourse) -> Told:
     """Replay a recording through a separate database, and return what was sent."""
+    with replayed(list(messages_in(course.folder))) as (store, run_id):
+        return _read_told(store, run_id)
+
+
+@contextmanager
+def replayed(messages: Sequence[bytes]) -> Iterator[tuple[Store, int]]:
+    """Give a database of its own into which the messages of one run have come, all judged, and the run's id."""
     with _migrated_store() as store:
         scheduler = Scheduler(
             store.run_log,
@@ -126,15 +133,15 @@ def replay(course: RecordedCourse) -> Told:
             observer=_RaisingObserver(),
         )
         run_id, now = 0, 0.0
-        for messages in _chunks(list(messages_in(course.folder))):
-            prepared = [_prepared(message) for message in messages]
-            now += SECONDS_PER_MESSAGE * len(messages)
+        for some in _chunks(messages):
+            prepared = [_prepared(message) for message in some]
+            now += SECONDS_PER_MESSAGE * len(some)
             for future in store.reports.append(prepared, now=now):
                 run_id = future.result(60).run_id
             more = {run_id}
             while more:
                 more = scheduler.run_passes(more, now=now)
-        return _read_told(store, run_id)
+        yield store, run_id
 
 
 def _prepared(message: bytes) -> PreparedMessage:

@@ -1,0 +1,125 @@
+"""The stored runs judged by the service: their messages pass its ingest and its worker, over a database."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from trmon.domain.backtest.stored_history import PolicyMaskRate, StoredHistory
+from trmon_research.collapse.markdown import number, table
+from trmon_research.detection.replay import replayed
+from trmon_research.judgement.folded import CATALOGUE, FoldedRun
+from trmon_research.judgement.lab_runs import judged_history
+from trmon_research.language.stored import StoredRun, messages_in, stored_runs, unpack
+from trmon_research.language_like.faults import Truth
+from trmon_research.language_like.judged import judgement_of
+from trmon_research.language_like.scoring import RunScore, score_run
+
+SHOWN = (
+    "mismatch_pearson",
+    "mismatch_kl_k1",
+    "mismatch_kl_k3",
+    "mismatch_abs_log_ratio",
+    "mismatch_ratio_mean",
+    "staleness_kl_k3",
+    "entropy",
+    "grad_norm",
+)
+
+
+@dataclass(frozen=True, eq=False)
+class JudgedRun:
+    """A stored run, its values [rows] by signal, what the judge made of it, and the score of that."""
+
+    stored: StoredRun
+    values: dict[str, npt.NDArray[np.float64]]
+    found: FoldedRun
+    score: RunScore
+
+
+def judged_runs(*, sealed: bool) -> Iterator[JudgedRun]:
+    """Yield the stored runs of one half, judged."""
+    for stored in stored_runs(sealed=sealed):
+        yield judged(stored)
+
+
+def judged(stored: StoredRun) -> JudgedRun:
+    """Return a stored run judged."""
+    with tempfile.TemporaryDirectory() as folder:
+        messages = list(messages_in(unpack(stored.plan.name, Path(folder))))
+    with replayed(messages) as (store, run_id):
+        rows = store.run_log.batches_after(run_id, 0, limit=1_000_000)
+        run = store.runs.by_id(run_id)
+        history = StoredHistory(
+            run=run, rows=lambda: iter(rows), apply_policy=lambda policy: PolicyMaskRate(policy=policy.name)
+        )
+        found = judged_history(history)
+    values = {name: np.array([row.numbers.get(name, np.nan) for row in rows]) for name in SHOWN}
+    score = score_run(stored.plan.name, truth(stored), judgement_of(found))
+    return JudgedRun(stored, values, found, score)
+
+
+def truth(stored: StoredRun) -> Truth | None:
+    """Return what is wrong with a run, and since which row."""
+    fault = stored.plan.fault
+    return None if fault is None else Truth(fault.at, fault.at + fault.shows_within, tuple(sorted(fault.accept)))
+
+
+def figures(runs: Sequence[JudgedRun]) -> Iterator[tuple[str, int, int, str]]:
+    """Yield the figures: what is counted, the count, of how many, and what is wanted of all 28 runs."""
+    healthy, ill = [run.score for run in runs if not run.score.is_ill], [run.score for run in runs if run.score.is_ill]
+    errors = [score.onset_error for score in ill if score.onset_error is not None]
+    yield "healthy: paged", sum(score.paged for score in healthy), len(healthy), "0"
+    yield "healthy: warned or paged", sum(score.paged or score.warned for score in healthy), len(healthy), "1 of 10"
+    yield "ill: told", sum(score.told_row is not None for score in ill), len(ill), "17 of 18"
+    yield "ill: first cause right", sum(score.first_is_right for score in ill), len(ill), "15 of 18"
+    yield "ill: cause right in the end", sum(score.last_is_right for score in ill), len(ill), ""
+    yield "ill: told before the onset", sum(score.early > 0 for score in ill), len(ill), "0"
+    yield "onset within 10 rows", sum(error <= 10 for error in errors), len(errors), ""
+    yield "last good row after the onset", sum(score.good_after_onset for score in ill), len(ill), "0"
+
+
+def run_table(runs: Iterable[JudgedRun]) -> list[str]:
+    """Return a table with a line for each run: what is wrong, when it was told, of what, since when, and the remedy."""
+    header = ["run", "wrong", "told", "first cause", "in the end", "since", "last good", "remedy"]
+    return table(header, [_row(run) for run in runs])
+
+
+def _row(run: JudgedRun) -> list[str]:
+    fault, score, found = run.stored.plan.fault, run.score, run.found
+    wrong = "-" if fault is None else f"{fault.name} {fault.value:g} from {fault.at}"
+    told = found.told[0].row if found.told and fault is None else score.told_row
+    remedy = "-" if score.last is None else CATALOGUE.by_name[score.last].remedy
+    since, good = None if found.illness is None else found.illness.onset, found.good
+    shown = [_known(told), _cause(score.first), _cause(score.last), _known(since), _known(good)]
+    return [run.stored.plan.name, wrong, *shown, str(remedy)]
+
+
+def _cause(name: str | None) -> str:
+    return "-" if name is None else f"`{name}`"
+
+
+def _known(number_: int | None) -> str:
+    return "-" if number_ is None else str(number_)
+
+
+def level_table(runs: Iterable[JudgedRun]) -> list[str]:
+    """Return a table of the signals of agreement and training: medians before the fault, and from it on."""
+    rows = []
+    for run in runs:
+        fault = run.stored.plan.fault
+        at = len(next(iter(run.values.values()))) if fault is None else fault.at
+        for part, what in ((slice(0, at), "before"), (slice(at, None), "after")):
+            values = {name: values[part] for name, values in run.values.items()}
+            if any(len(row) and np.isfinite(row).any() for row in values.values()):
+                shown = [
+                    number(float(np.nanmedian(row)), digits=4) if np.isfinite(row).any() else "-"
+                    for row in values.values()
+                ]
+                rows.append([run.stored.plan.name if fault is None else f"{run.stored.plan.name}, {what}", *shown])
+    return table(["run", *(f"`{name}`" for name in SHOWN)], rows)
