@@ -125,7 +125,7 @@ export class Heatmap extends EventTarget {
   #say() {
     const { criteria, chosen, steps, counts } = this.#found;
     this.where.hidden = !chosen;
-    if (!chosen) return fill(this.note, "no stored sequences in these steps");
+    if (!chosen) return fill(this.note, "no stored sequences with two log-probs in these steps");
     const read = ({ statistic, pair, where }) => [statistic, pair, where].join();
     fill(
       this.choice,
