@@ -100,7 +100,8 @@ COLORS = {Severity.PAGE: ACT, Severity.WARN: WATCH, Severity.INFO: WATCH}
 
 def band(signal: str) -> list[Step]:
     """Return the steps of a signal, ascending: its healthy range, and the limits of what judges its value alone."""
-    edges = {edge for clause in judges(signal) for edge in _of_clause(clause)}
+    # The clause of the risk compares it with what its model warns at.
+    edges = {edge for clause in judges(signal) if signal != RISK for edge in _of_clause(clause)}
     healthy, model = builtin_catalogue().ranges.get(signal), shipped_model().file
     if healthy is not None:
         edges |= {*_ends(healthy.least, healthy.most, WATCH)}
