@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
+from tests.fixtures.messages import ORIGIN, columns
 from tests.fixtures.running_service import OwnRun
-from tests.fixtures.trainer import finish
+from tests.fixtures.service import ThreadedService
+from tests.fixtures.trainer import finish, send_step
 from tests.fixtures.waiting import eventually
+from trmon.assistants.diagnosis_tools import collapse_risk_tool
 from trmon.domain.collapse_risk.risk_model import shipped_model
 from trmon.domain.collapse_risk.risk_reading import FIRST_ROWS
+from trmon_client.api import Service
+from trmon_client.core import wire
 
 STEPS = FIRST_ROWS + 4
 
@@ -18,8 +25,11 @@ def diagnosed_risk(run: OwnRun, *, at_step: int) -> Any:
     return eventually(lambda: run.get("/diagnosis"), lambda found: found.get("step") == at_step)["collapse_risk"]
 
 
-def test_the_risk_of_the_newest_step_is_the_same_everywhere(run: OwnRun) -> None:
-    run.train(steps=range(STEPS + 1), end=False)
+def test_the_risk_of_the_newest_step_is_the_same_everywhere(run: OwnRun, shared_service: ThreadedService) -> None:
+    run.send(wire.Start(**ORIGIN, config={"lr": 1e-3}))
+    for step in range(STEPS + 1):
+        # Batches that are large enough for the reward to be known well.
+        send_step(run.client, run.key, step=step, content=columns(64, seed=step))
     risk = diagnosed_risk(run, at_step=STEPS - 1)
     drivers = risk["drivers"]
     names = ("collapse_risk", *(f"collapse_risk:{driver['input']}" for driver in drivers))
@@ -32,11 +42,21 @@ def test_the_risk_of_the_newest_step_is_the_same_everywhere(run: OwnRun) -> None
     assert risk["model"] == {"name": file.name, "fitted_on": file.fitted_on}
     brief = eventually(lambda: run.get()["status"], lambda status: status["judged_step"] == STEPS - 1)["collapse_risk"]
     assert brief == {name: risk[name] for name in ("probability", "level", "driven_by", "calibration")}
+    with Service(shared_service.url) as service:
+        told = collapse_risk_tool(service, str(run.key))
+    assert [one["words"] for one in told["drivers"]] == [one["words"] for one in drivers]
+    assert [told["probability"], *(one["log_odds"] for one in told["drivers"])] == pytest.approx(newest, rel=1e-3)
+    assert (told["level"], told["calibration"]) == (risk["level"], risk["calibration"])
     line = f'trmon_collapse_risk{{project="{run.key.project}",run="grpo"}} {risk["probability"]!r}'
     eventually(lambda: run.client.get("/metrics").text, lambda text: line in text)
     finish(run.client, run.key, steps=range(STEPS + 1))
     assert diagnosed_risk(run, at_step=STEPS)["level"] == "past"
     assert run.get()["status"]["collapse_risk"]["level"] == "past"
+
+
+def test_small_batches_have_no_risk(run: OwnRun) -> None:
+    run.train(steps=range(STEPS + 1), end=False)
+    assert diagnosed_risk(run, at_step=STEPS - 1) is None
 
 
 def test_a_run_has_no_risk_in_its_first_rows(run: OwnRun) -> None:

@@ -168,12 +168,10 @@ def test_the_budget_says_where_the_drift_comes_from(assistant: Assistant) -> Non
     assert "absent" not in {one["presence"] for one in found["anti_patterns"]}
 
 
-def test_the_risk_of_a_collapse_names_its_drivers(assistant: Assistant) -> None:
-    found = assistant.ask("collapse_risk", run=ILL)
-    is_silent = found["level"] == "unknown"  # In its 60 rows the run may be beyond what the model was fitted to.
-    assert is_silent or (found["horizon_steps"], found["calibration"]) == (200, "not calibrated for your trainer")
-    assert is_silent or found["drivers"] == sorted(found["drivers"], key=lambda driver: -driver["log_odds"])
-    assert assistant.ask("collapse_risk", run=SOUND)["level"] == "unknown"
+def test_runs_of_few_rows_have_no_risk_of_a_collapse(assistant: Assistant) -> None:
+    for run in (ILL, SOUND):
+        found = assistant.ask("collapse_risk", run=run)
+        assert (found["level"], "probability" in found) == ("unknown", False)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""A service with a healthy run, two ill ones and an agent, scraped by a real Prometheus; shared by all query tests."""
+"""A service with a healthy run, two ill ones, an agent and a long one, scraped by a real Prometheus for all tests."""
 
 from __future__ import annotations
 
@@ -14,10 +14,15 @@ import numpy as np
 import pytest
 
 import trmon_client as trmon
+from tests.fixtures.messages import ORIGIN, columns
 from tests.fixtures.prometheus import prometheus, query, scraping
 from tests.fixtures.replay import PROJECT, ReplayedRun, replaying
 from tests.fixtures.service import ServiceProcess
+from tests.fixtures.trainer import send, send_step
 from tests.fixtures.waiting import eventually
+from trmon.domain.collapse_risk.risk_reading import FIRST_ROWS
+from trmon.domain.identity import RunKey
+from trmon_client.core import wire
 
 HEALTHY = ReplayedRun("healthy", "healthy")
 ILL = ReplayedRun("ill", "stale", mode="enforce")
@@ -31,6 +36,8 @@ SOFT: dict[str, Any] = {
     "turns": [{"statistic": "turn_max_abs_d", "upper": 0.2}],
     "soft_tau": 1.0,
 }
+LONG = "long"
+"""The run of enough steps, in batches that are large enough, for a risk of collapse."""
 AGENT_STEPS = 10
 """Too few for the warnings that its noise would raise."""
 FIRING = 'count(count by (severity) (trmon_alert_active{run="ill"} == 1)) >= 2'
@@ -39,6 +46,8 @@ TOLD = "count(count by (severity) (trmon_incident_since_step)) == 2"
 """One ill run has an incident that pages, the other one that warns."""
 EVERY_INPUT = 'count_over_time(trmon_sequence_weight_mean{run="agent"}[1m]) > 2'
 """The run of the agent is scraped."""
+RISK = 'trmon_collapse_risk{run="long"}'
+"""The risk of the long run."""
 SEEN = 'count_over_time(trmon_scalar{run="ill", name="grad_norm"}[1m]) > 2'
 """The trainer's metrics at the end of each step, scraped often enough for a range of one-second steps."""
 
@@ -64,7 +73,11 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
             replaying(client, HEALTHY, ILL, WARNED),
             _agent(service.url),
         ):
-            for expression in (FIRING, TOLD, SEEN, EVERY_INPUT):
+            key = RunKey(PROJECT, LONG)
+            send(client, key, wire.Start(**ORIGIN, config={}))
+            for step in range(FIRST_ROWS + 4):
+                send_step(client, key, step=step, content=columns(64, seed=step))
+            for expression in (FIRING, TOLD, SEEN, EVERY_INPUT, RISK):
                 eventually(partial(query, api, expression), timeout_seconds=60.0)
             yield Watched(api, service.url, since)
     finally:

@@ -442,7 +442,7 @@ PREFIX = "TRMON_"
 CLIENT_SETTINGS = (
     *("project", "run", "mode", "url", "token", "policy", "owner", "tags"),
     *("attempt", "rank", "world_size", "spool_dir", "signals", "token_file"),
-    *("record_dir", "record_steps", "record_texts", "triton", "checkpoint_on_warning", "tracker"),
+    *("record_dir", "record_steps", "record_texts", "triton", "checkpoint_on_warning", "on_incident", "tracker"),
 )
 """The settings that the client reads."""
 SECRET_FILES = tuple(f"{name}{SUFFIX}" for name, field in Settings.model_fields.items() if is_secret(field.annotation))

@@ -59,8 +59,8 @@ def test_a_finding_is_told_with_its_clauses_and_their_limits() -> None:
         (
             1,
             "`fall`: the fall of the reward from its peak is at least 0.5 of a collapse; in 20 of 20 rows "
-            "(warn; page when collapse risk is at least 0.4, or the fall of the reward from its peak is at least 0.7 "
-            "of a collapse and collapse risk is not known)",
+            "(warn; page when the probability of a collapse is at least 0.4, or the fall of the reward from its peak "
+            "is at least 0.7 of a collapse and collapse risk is not known)",
         ),
     ]
     assert list(terms_in_words(rule)) == [

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Protocol
 
+from trmon.domain.alerts.alert import SINCE_LABEL
 from trmon.domain.analysis.whatif import CoveredRange, WhatIfEffect
 from trmon.domain.backtest.stored_history import PolicyMaskRate, StoredHistory, mask_rate_of
 from trmon.domain.batches.batch import BatchRow
@@ -103,12 +104,13 @@ class ArchivedRun:
         return run_from_row({**row, "last_report_at": None}, tags=())
 
     def raised(self) -> set[tuple[str, int]]:
-        """Return the rule and the step of each alert that fired."""
+        """Return the rule of each alert that fired, and the step since which something is wrong."""
         pages = table_files.read_decoded_rows(
             self.root, arrow_tables.ALERTS.name, run=self.key.run, decode=arrow_tables.ALERTS.from_arrow
         )
         rows = chain.from_iterable(pages)
-        return {(row["rule"], row["step"]) for row in rows if row["state"] in ("firing", "resolved")}
+        fired = (row for row in rows if row["state"] in ("firing", "resolved"))
+        return {(row["rule"], int(row["labels"].get(SINCE_LABEL, row["step"]))) for row in fired}
 
     def rows(self) -> Iterator[BatchRow]:
         return chain.from_iterable(
