@@ -21,10 +21,10 @@ from trmon_research.language_like.judged import judgement_of
 from trmon_research.language_like.scoring import RunScore, score_run
 
 SHOWN = (
-    "mismatch_pearson",
+    "mismatch_prob_pearson",
     "mismatch_kl_k1",
     "mismatch_kl_k3",
-    "mismatch_abs_log_ratio",
+    "mismatch_abs_log_ratio_mean",
     "mismatch_ratio_mean",
     "staleness_kl_k3",
     "entropy",
