@@ -6,16 +6,14 @@ from typing import Any
 
 import pytest
 
-from tests.fixtures.messages import ORIGIN, columns
 from tests.fixtures.running_service import OwnRun
 from tests.fixtures.service import ThreadedService
-from tests.fixtures.trainer import finish, send_step
+from tests.fixtures.trainer import finish, train_until_risk
 from tests.fixtures.waiting import eventually
 from trmon.assistants.diagnosis_tools import collapse_risk_tool
 from trmon.domain.collapse_risk.risk_model import shipped_model
 from trmon.domain.collapse_risk.risk_reading import FIRST_ROWS
 from trmon_client.api import Service
-from trmon_client.core import wire
 
 STEPS = FIRST_ROWS + 4
 
@@ -26,11 +24,8 @@ def diagnosed_risk(run: OwnRun, *, at_step: int) -> Any:
 
 
 def test_the_risk_of_the_newest_step_is_the_same_everywhere(run: OwnRun, shared_service: ThreadedService) -> None:
-    run.send(wire.Start(**ORIGIN, config={"lr": 1e-3}))
-    for step in range(STEPS + 1):
-        # Batches that are large enough for the reward to be known well.
-        send_step(run.client, run.key, step=step, content=columns(64, seed=step))
-    risk = diagnosed_risk(run, at_step=STEPS - 1)
+    newest_step = train_until_risk(run.client, run.key)
+    risk = diagnosed_risk(run, at_step=newest_step)
     drivers = risk["drivers"]
     names = ("collapse_risk", *(f"collapse_risk:{driver['input']}" for driver in drivers))
     signals = run.get(f"/signals?names={','.join(names)}")["signals"]
@@ -40,7 +35,9 @@ def test_the_risk_of_the_newest_step_is_the_same_everywhere(run: OwnRun, shared_
     file = shipped_model().file
     assert (risk["horizon_steps"], risk["warn_at"], risk["page_at"]) == (200, file.warn_at, file.page_at)
     assert risk["model"] == {"name": file.name, "fitted_on": file.fitted_on}
-    brief = eventually(lambda: run.get()["status"], lambda status: status["judged_step"] == STEPS - 1)["collapse_risk"]
+    brief = eventually(lambda: run.get()["status"], lambda status: status["judged_step"] == newest_step)[
+        "collapse_risk"
+    ]
     assert brief == {name: risk[name] for name in ("probability", "level", "driven_by", "calibration")}
     with Service(shared_service.url) as service:
         told = collapse_risk_tool(service, str(run.key))
@@ -49,8 +46,8 @@ def test_the_risk_of_the_newest_step_is_the_same_everywhere(run: OwnRun, shared_
     assert (told["level"], told["calibration"]) == (risk["level"], risk["calibration"])
     line = f'trmon_collapse_risk{{project="{run.key.project}",run="grpo"}} {risk["probability"]!r}'
     eventually(lambda: run.client.get("/metrics").text, lambda text: line in text)
-    finish(run.client, run.key, steps=range(STEPS + 1))
-    assert diagnosed_risk(run, at_step=STEPS)["level"] == "past"
+    finish(run.client, run.key, steps=range(newest_step + 2))
+    assert diagnosed_risk(run, at_step=newest_step + 1)["level"] == "past"
     assert run.get()["status"]["collapse_risk"]["level"] == "past"
 
 

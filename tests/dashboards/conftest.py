@@ -14,15 +14,12 @@ import numpy as np
 import pytest
 
 import trmon_client as trmon
-from tests.fixtures.messages import ORIGIN, columns
 from tests.fixtures.prometheus import prometheus, query, scraping
 from tests.fixtures.replay import PROJECT, ReplayedRun, replaying
 from tests.fixtures.service import ServiceProcess
-from tests.fixtures.trainer import send, send_step
+from tests.fixtures.trainer import train_until_risk
 from tests.fixtures.waiting import eventually
-from trmon.domain.collapse_risk.risk_reading import FIRST_ROWS
 from trmon.domain.identity import RunKey
-from trmon_client.core import wire
 
 HEALTHY = ReplayedRun("healthy", "healthy")
 ILL = ReplayedRun("ill", "stale", mode="enforce")
@@ -73,10 +70,7 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
             replaying(client, HEALTHY, ILL, WARNED),
             _agent(service.url),
         ):
-            key = RunKey(PROJECT, LONG)
-            send(client, key, wire.Start(**ORIGIN, config={}))
-            for step in range(FIRST_ROWS + 4):
-                send_step(client, key, step=step, content=columns(64, seed=step))
+            train_until_risk(client, RunKey(PROJECT, LONG))
             for expression in (FIRING, TOLD, SEEN, EVERY_INPUT, RISK):
                 eventually(partial(query, api, expression), timeout_seconds=60.0)
             yield Watched(api, service.url, since)

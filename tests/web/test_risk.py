@@ -11,19 +11,24 @@ from playwright.sync_api import expect
 
 from tests.fixtures.browser import PHONE
 from tests.fixtures.service import ThreadedService
+from tests.fixtures.trainer import MATH, train_until_risk
+from tests.fixtures.waiting import eventually
 from tests.web.conftest import Evaluate, Visiting
 from trmon_client.core.signals.catalogue import signal_words
 
 pytestmark = pytest.mark.server("chromium")
 
-RUN = "math/stale-8b"
 SHOWN = 6
 
 
 def risk_of(service: ThreadedService) -> dict[str, Any]:
+    """Return the risk of a run that has one, and leave the run as it is."""
     with service.client() as client:
-        found: dict[str, Any] = client.get(f"/api/v1/runs/{RUN}/diagnosis").json()["collapse_risk"]
-        return found
+        newest_step = train_until_risk(client)
+        path = f"/api/v1/runs/{MATH}/diagnosis"
+        found = eventually(lambda: client.get(path).json(), lambda answer: answer.get("step") == newest_step)
+        risk: dict[str, Any] = found["collapse_risk"]
+        return risk
 
 
 def percent(share: float) -> str:
@@ -31,10 +36,10 @@ def percent(share: float) -> str:
     return f"{math.floor(share * 100 + 0.5)}%"
 
 
-def test_the_chart_has_its_thresholds_and_what_drives_it(visiting: Visiting, replayed: ThreadedService) -> None:
-    risk = risk_of(replayed)
-    tab = visiting(size=PHONE)
-    figure = tab.go(f"/runs/{RUN}").locator("figure", has_text="Risk of collapse")
+def test_the_chart_has_its_thresholds_and_what_drives_it(visiting: Visiting, service: ThreadedService) -> None:
+    risk = risk_of(service)
+    tab = visiting(service.url, size=PHONE)
+    figure = tab.go(f"/runs/{MATH}").locator("figure", has_text="Risk of collapse")
     expect(figure).to_contain_text(f"warns at {percent(risk['warn_at'])}; {risk['calibration']}")
     largest = sorted(risk["drivers"], key=lambda driver: -abs(driver["log_odds"]))[:SHOWN]
     lines = sorted(largest, key=lambda driver: -driver["log_odds"])

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.server("chromium")
 PATH = "/runs/math/stale-8b"
 PANELS = [
     *("Version lag", "Engines agree", "Effective samples", "χ²", "Reward", "KL", "Masked, by reason"),
-    *("Response length", "How responses end", "Gradient norm", "Risk of collapse", "Gradient noise", "Entropy"),
+    *("Response length", "How responses end", "Gradient norm", "Gradient noise", "Entropy"),
     *("Entropy by advantage", "Pull on the entropy", "Router flips", "Distinct prompts", "Ratio by advantage"),
 ]
 DRAWN = """(n) => {

@@ -159,15 +159,15 @@ def test_first_rows_without_the_signal_are_read_once() -> None:
     log = CountingLog()
     advisor, row = Advisor(log), log.close(range(TARGET_STEPS + 5))
     for _ in range(3):
-        advisor.advice(row, run=log.stored_run, steps=TARGET_STEPS + 5, surges=False, alerts=())
+        advisor.advice(row, run=log.stored_run, steps=TARGET_STEPS + 5, surge=None, alerts=())
     assert log.n_read == 1
 
 
 def test_first_rows_that_are_not_all_written_are_read_again() -> None:
     log = CountingLog()
     advisor, row = Advisor(log), log.close(range(3))
-    advisor.advice(row, run=log.stored_run, steps=TARGET_STEPS + 1, surges=False, alerts=())
+    advisor.advice(row, run=log.stored_run, steps=TARGET_STEPS + 1, surge=None, alerts=())
     log.close(range(3, TARGET_STEPS + 5))
     for _ in range(3):
-        advisor.advice(row, run=log.stored_run, steps=TARGET_STEPS + 5, surges=False, alerts=())
+        advisor.advice(row, run=log.stored_run, steps=TARGET_STEPS + 5, surge=None, alerts=())
     assert log.n_read == 2
