@@ -12,10 +12,11 @@ import numpy.typing as npt
 
 from trmon.domain.backtest.stored_history import PolicyMaskRate, StoredHistory
 from trmon_research.collapse.markdown import number, table
+from trmon_research.detection.recorded_run import messages_in
 from trmon_research.detection.replay import replayed
 from trmon_research.judgement.folded import CATALOGUE, FoldedRun
 from trmon_research.judgement.lab_runs import judged_history
-from trmon_research.language.stored import StoredRun, messages_in, stored_runs, unpack
+from trmon_research.language.stored import SPOOL, StoredRun, stored_runs, unpack
 from trmon_research.language_like.faults import Truth
 from trmon_research.language_like.judged import judgement_of
 from trmon_research.language_like.scoring import RunScore, score_run
@@ -51,7 +52,7 @@ def judged_runs(*, sealed: bool) -> Iterator[JudgedRun]:
 def judged(stored: StoredRun) -> JudgedRun:
     """Return a stored run judged."""
     with tempfile.TemporaryDirectory() as folder:
-        messages = list(messages_in(unpack(stored.plan.name, Path(folder))))
+        messages = list(messages_in(unpack(stored.plan.name, Path(folder)) / SPOOL))
     with replayed(messages) as (store, run_id):
         rows = store.run_log.batches_after(run_id, 0, limit=1_000_000)
         run = store.runs.by_id(run_id)

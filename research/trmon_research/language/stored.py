@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from trmon_client.core import wire
-from trmon_client.core.wire.segments import SUFFIX, scan_segment
+from trmon_client.core.wire.segments import SUFFIX
+from trmon_research.detection.recorded_run import messages_in
 from trmon_research.language.plans import DATA, Plan, plans
 
 RUNS = DATA / "runs"
@@ -105,14 +106,8 @@ def unpack(name: str, folder: Path) -> Path:
     return folder
 
 
-def messages_in(folder: Path) -> Iterator[bytes]:
-    """Yield the messages that the clients of a run spooled, those of an earlier process first."""
-    for segment in sorted((folder / SPOOL).rglob(f"*{SUFFIX}")):
-        yield from scan_segment(segment.read_bytes()).messages
-
-
 def messages_of(folder: Path, kind: type[Message]) -> Iterator[Message]:
     """Yield the messages of one kind."""
-    for message in messages_in(folder):
+    for message in messages_in(folder / SPOOL):
         if isinstance(decoded := wire.decode(message, media_type=wire.MSGPACK), kind):
             yield decoded

@@ -12,7 +12,7 @@ from trmon.domain.batches.batch import BatchRow
 from trmon.domain.batches.scalar_steps import scalar_numbers
 from trmon.domain.errors import Damaged
 from trmon_client.core import wire
-from trmon_client.core.wire.segments import SUFFIX, scan_segment
+from trmon_research.detection.recorded_run import messages_in
 from trmon_research.sweep.service_pipeline import RaisedAlert, ServicePipeline
 
 
@@ -35,7 +35,7 @@ def spooled_steps(folder: Path, *, config: Mapping[str, object]) -> Iterator[Ste
 
     Args: config: what the trainer declared of the run. Errors: Damaged if messages were lost.
     """
-    messages = [wire.decode(message, media_type=wire.MSGPACK) for message in _spooled_messages(folder)]
+    messages = [wire.decode(message, media_type=wire.MSGPACK) for message in messages_in(folder)]
     finishes = [message for message in messages if isinstance(message, wire.Finish)]
     if not finishes or any(finish.losses.dropped for finish in finishes):
         raise Damaged(f"{folder}: the client lost messages of the run; run it again on a less busy machine")
@@ -50,8 +50,3 @@ def spooled_steps(folder: Path, *, config: Mapping[str, object]) -> Iterator[Ste
         passed = [pipeline.close(report, scalars=scalars.get(step, {})) for report in of_step]
         rows, alerts = [row for row, _ in passed], [alert for _, raised in passed for alert in raised]
         yield StepRows(rollout=rows[0], last_update=rows[-1], alerts=tuple(alerts))
-
-
-def _spooled_messages(folder: Path) -> Iterator[bytes]:
-    for segment in sorted(folder.rglob(f"*{SUFFIX}")):
-        yield from scan_segment(segment.read_bytes()).messages
