@@ -24,6 +24,13 @@ def test_a_healthy_run_is_silent_and_learns(name: str) -> None:
     assert rewards[-1] > rewards[0] + 0.2
 
 
+def test_two_temperatures_from_the_start_are_named_and_have_no_last_good_step() -> None:
+    found = judged(KNOWN["temperature-strong"])
+    assert (found.score.first, found.score.last_is_right, found.score.early) == ("temperature", True, 0)
+    assert found.found.illness is not None
+    assert (found.found.illness.onset, found.found.good) == (0, None)
+
+
 def test_the_tokens_of_a_run_are_decided_as_recorded(tmp_path: Path) -> None:
     folder = stored.unpack("dense-bfloat16", tmp_path)
     shown = run_here("replay", folder / "tokens" / "language" / "dense-bfloat16", "--json", "--worst", "0")

@@ -95,8 +95,9 @@ def _row(run: JudgedRun) -> list[str]:
     fault, score, found = run.stored.plan.fault, run.score, run.found
     wrong = "-" if fault is None else f"{fault.name} {fault.value:g} from {fault.at}"
     told = found.told[0].row if found.told and fault is None else score.told_row
-    remedy = "-" if score.last is None else CATALOGUE.by_name[score.last].remedy
-    since, good = None if found.illness is None else found.illness.onset, found.good
+    spell, good = found.illness, found.good
+    since = None if spell is None else spell.onset
+    remedy = "-" if spell is None else CATALOGUE.by_key[f"{spell.finding}.{spell.clause}"].remedy
     shown = [_known(told), _cause(score.first), _cause(score.last), _known(since), _known(good)]
     return [run.stored.plan.name, wrong, *shown, str(remedy)]
 
