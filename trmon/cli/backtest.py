@@ -16,7 +16,7 @@ from rich.console import Console
 from trmon.cli.command import console, plain_errors
 from trmon.cli.running_service import service_of
 from trmon.cli.stored_runs import Address, Workers, find_stored_runs, map_runs
-from trmon.domain.backtest.stored_history import PolicyMaskRate, StoredHistory, why_skipped
+from trmon.domain.backtest.stored_history import HAS_FIRED, PolicyMaskRate, StoredHistory, why_skipped
 from trmon.domain.batches.batch import BatchRow, Quarantined
 from trmon.domain.errors import InvalidInput
 from trmon.domain.identity import BatchKey, RunKey
@@ -87,11 +87,9 @@ def backtest_command(
 
         def results() -> Iterator[RunBacktest]:
             for source in sources or [""]:
-                stored = None if _is_url(source) else find_stored_runs(source, project=project, runs=run or [])
+                stored = stored_source(source, project=project, runs=run or [])
                 if stored is not None:
                     yield from map_runs(stored, backtest.of_stored, workers=workers, address=address)
-                elif not _is_url(source):
-                    raise InvalidInput("SOURCE", f"{source} is neither a URL nor a lake nor a folder of `trmon export`")
                 elif workers is not None or address is not None:
                     raise InvalidInput("SOURCE", "Ray reads lakes and folders of `trmon export` only")
                 else:
@@ -177,8 +175,16 @@ class Backtest:
         return self.of_history(backtest_history(run))
 
 
-def _is_url(source: str) -> bool:
-    return not source or source.startswith(("http://", "https://"))
+def stored_source(source: str, *, project: str | None, runs: Sequence[str]) -> Sequence[RunSource] | None:
+    """Return the runs of a lake or an archive; None for a service, by its URL or empty. Errors: InvalidInput."""
+    from trmon.logs.source import is_url
+
+    if not source or is_url(source):
+        return None
+    stored = find_stored_runs(source, project=project, runs=runs)
+    if stored is None:
+        raise InvalidInput("SOURCE", f"{source} is neither a URL nor a lake nor a folder of `trmon export`")
+    return stored
 
 
 @contextmanager
@@ -192,7 +198,6 @@ def _progress() -> Iterator[Callable[[str], None]]:
         yield lambda name: status.update(f"reading {name}")
 
 
-HAS_FIRED = ("firing", "resolved")
 MAX_STEPS = 1_000_000
 """The most that a service applies a policy to."""
 

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from trmon.cli.backtest import service_histories
+from trmon.cli.backtest import service_histories, stored_source
 from trmon.cli.command import plain_errors
 from trmon.cli.running_service import service_of
-from trmon.cli.stored_runs import find_stored_runs
 
 if TYPE_CHECKING:
     from trmon.domain.backtest.stored_history import StoredHistory
@@ -62,8 +61,7 @@ def calibrate_risk(
 def _histories(sources: list[str] | None, project: str | None, stack: ExitStack) -> Iterator[StoredHistory]:
     """Yield the runs of services, lakes and archives."""
     for source in sources or [""]:
-        is_url = not source or source.startswith(("http://", "https://"))
-        stored = None if is_url else find_stored_runs(source, project=project, runs=[])
+        stored = stored_source(source, project=project, runs=[])
         if stored is None:
             yield from service_histories(stack.enter_context(service_of(source or None)), project=project, runs=[])
             continue

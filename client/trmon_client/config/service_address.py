@@ -59,7 +59,8 @@ def variable_name(name: str) -> str:
 def url_of(arguments: Arguments) -> str | None:
     """Return the URL of the service without a slash at its end. Errors: ValueError."""
     expected = "http(s)://host[:port][/path], without credentials"
-    if "://" not in str(arguments.get("url") or "://"):
+    given = arguments.get("url")
+    if given and "://" not in str(given):
         raise ValueError(f"url ({variable_name('url')}) must be {expected}, and has no http:// or https:// before it")
     return arguments.parsed("url", _url, expected=expected)
 

@@ -183,9 +183,8 @@ class _RaisedAlerts:
         for transition in transitions:
             alert, event = transition.alert, transition.event
             if alert is not None and event is not None and event.state is AlertState.FIRING:
-                if (began := (alert.rule, alert.since_step)) in self._is_replayed or len(
-                    self._is_replayed
-                ) < MAX_ALERTS:
+                began = alert.rule, alert.since_step
+                if began in self._is_replayed or len(self._is_replayed) < MAX_ALERTS:
                     self._is_replayed[began] = True
                 is_sent = bool(transition_deliveries(transition, context))
                 raised = BacktestAlert(

@@ -8,10 +8,14 @@ from dataclasses import dataclass
 
 import msgspec
 
+from trmon.domain.alerts.alert import AlertState
 from trmon.domain.analysis.whatif import WhatIfEffect
 from trmon.domain.batches.batch import BatchRow
 from trmon.domain.runs.run import Run
 from trmon_client.core.policies.policy import Policy
+
+HAS_FIRED = frozenset({AlertState.FIRING.value, AlertState.RESOLVED.value})
+"""The states of an alert that fired."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,9 +31,12 @@ class RiskCourse:
     @property
     def moments(self) -> Values:
         """Return the risk at every tenth step with one, and whether a collapse began within 200 steps, [M, 2]."""
-        known = [(step, risk) for step, risk in zip(self.steps, self.risks, strict=True) if risk == risk]
-        begins = [self.onset is not None and self.onset - step <= HORIZON for step, _ in known]
-        return np.array([(risk, begin) for (_, risk), begin in zip(known, begins, strict=True)][::EVERY]).reshape(-1, 2)
+        known = [
+            (risk, self.onset is not None and self.onset - step <= HORIZON)
+            for step, risk in zip(self.steps, self.risks, strict=True)
+            if risk == risk
+        ]
+        return np.array(known[::EVERY]).reshape(-1, 2)
 
     @property
     def highest(self) -> float:

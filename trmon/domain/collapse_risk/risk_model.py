@@ -72,8 +72,8 @@ class ModelFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """The file of a model; `fitted_on` names the data and the command of the fit.
 
     `warn_at` and `page_at` are probabilities that a tenth and a twentieth of the runs without a collapse reach;
-    `most_reward_error` is
-    the largest `reward_error` of the runs that it was fitted to. `fleet` is what `trmon risk calibrate` adds.
+    `most_reward_error` is the largest `reward_error` of the runs that it was fitted to. `fleet` is what
+    `trmon risk calibrate` adds.
     """
 
     format: int

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from trmon.domain.alerts.alert import SINCE_LABEL
 from trmon.domain.analysis.whatif import CoveredRange, WhatIfEffect
-from trmon.domain.backtest.stored_history import PolicyMaskRate, StoredHistory, mask_rate_of
+from trmon.domain.backtest.stored_history import HAS_FIRED, PolicyMaskRate, StoredHistory, mask_rate_of
 from trmon.domain.batches.batch import BatchRow
 from trmon.domain.errors import InvalidInput
 from trmon.domain.identity import BatchKey, RunKey
@@ -109,7 +109,7 @@ class ArchivedRun:
             self.root, arrow_tables.ALERTS.name, run=self.key.run, decode=arrow_tables.ALERTS.from_arrow
         )
         rows = chain.from_iterable(pages)
-        fired = (row for row in rows if row["state"] in ("firing", "resolved"))
+        fired = (row for row in rows if row["state"] in HAS_FIRED)
         return {(row["rule"], int(row["labels"].get(SINCE_LABEL, row["step"]))) for row in fired}
 
     def rows(self) -> Iterator[BatchRow]:
