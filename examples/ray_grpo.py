@@ -65,7 +65,7 @@ class Learner:
 
 
 def main(steps: int = 50, start_method: str = "spawn") -> None:
-    # Another cluster of this machine has workers of its own number.
+    # A cluster that already runs on this machine may have another number of workers.
     ray.init(address="local", num_cpus=2 * N_LEARNERS, include_dashboard=False)
     variables = {name: value for name, value in os.environ.items() if name.startswith("TRMON_")}
     # For a cluster that was started without them.

@@ -206,3 +206,16 @@ def test_what_cannot_be_read_is_named(lake: Path, tmp_path: Path, command: tuple
     shown = run_here(*given)
     assert shown.exit_code == 1
     assert said in shown.stderr
+
+
+def test_a_risk_is_calibrated_on_enough_ended_runs_of_a_source_that_exists(
+    service: ThreadedService, archive: Path, tmp_path: Path
+) -> None:
+    said = {}
+    for source in (service.url, archive, tmp_path):
+        done = run_here("risk", "calibrate", source, "-o", tmp_path / "model.json")
+        assert (done.exit_code, (tmp_path / "model.json").exists()) == (1, False)
+        said[source] = done.stderr
+    assert "needs 40, of which 5 collapsed and 5 did not" in said[archive]
+    assert said[service.url] == said[archive]
+    assert "is neither a URL nor a lake nor a folder of `trmon export`" in said[tmp_path]

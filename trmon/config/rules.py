@@ -125,7 +125,7 @@ def active_rules_of(settings: Settings) -> ActiveRules:
     try:
         use_model(None if settings.risk_model is None else decode_model(settings.risk_model.read_bytes()))
     except (InvalidInput, OSError) as error:
-        raise NotReady(f"TRMON_RISK_MODEL: {error}; write it anew with `trmon risk calibrate`") from error
+        raise NotReady(f"TRMON_RISK_MODEL: {error}; write it again with `trmon risk calibrate`") from error
     try:
         return ActiveRules(settings.rules_file)
     except InvalidInput as error:

@@ -12,7 +12,7 @@ import trmon_research
 
 DOMAIN, RESEARCH = Path(trmon.__path__[0]) / "domain", Path(trmon_research.__path__[0])
 RULES = ("catalogue", "judge", "measures", "memory", "onset")
-"""The modules of findings that decide what is told of a run."""
+"""The modules that decide which findings a run has."""
 DATA = RESEARCH.parent / "data"
 
 

@@ -224,7 +224,7 @@ def _beside(benchmark: Benchmark) -> list[str]:
             predicted = predict(of)
             area = of_moments(scored, weighted_auroc(scored.values(predicted), scored.falls))
             cells.append(draws.figure(area).words())
-            cells.append(draws.figure(lambda count, own=own, area=area: own(count) - area(count)).words("+.3f"))  # type: ignore[misc]
+            cells.append(draws.figure(lambda count, own=own, area=area: own(count) - area(count)).words("+.3f"))
         rows.append(cells)
     head = ["predictor", "other configurations", "trmon's minus it", "other mechanisms", "trmon's minus it"]
     return table(head, rows)

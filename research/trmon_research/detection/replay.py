@@ -123,7 +123,7 @@ def replay(course: RecordedCourse) -> Told:
 
 @contextmanager
 def replayed(messages: Sequence[bytes]) -> Iterator[tuple[Store, int]]:
-    """Give a database of its own into which the messages of one run have come, all judged, and the run's id."""
+    """Give a separate database with the messages of one run, all judged, and the run's id."""
     with _migrated_store() as store:
         scheduler = Scheduler(
             store.run_log,

@@ -6,11 +6,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from trmon.domain.analysis.collapse import SPAN, smoothed
+import numpy as np
+
 from trmon.domain.backtest.rule_replay import RuleReplay
 from trmon.domain.backtest.stored_history import StoredHistory
 from trmon.domain.collapse_risk.risk_model import RiskModel
 from trmon.domain.severity import Severity
+from trmon_research.collapse import severity
 from trmon_research.collapse.stored_runs import RUNS
 from trmon_research.judgement.changes import Verdict
 from trmon_research.judgement.folded import FINDINGS, Course, FoldedRun, Told
@@ -18,8 +20,6 @@ from trmon_research.sweep.run_file import read_columns, read_record
 from trmon_research.sweep.run_labels import HORIZON
 from trmon_research.sweep.swept_history import swept_histories
 
-HURT = 0.2
-"""A run is hurt where its clean evaluation, smoothed over 20 updates, is so far below its peak, as a share of it."""
 SOON = 20
 
 
@@ -56,7 +56,7 @@ def lab_runs(folder: Path = RUNS) -> Iterator[LabRun]:
             name=path.stem,
             mechanism=record.config.mechanism,
             onset=record.outcome.label.onset,
-            hurt=_hurt(evaluated),
+            hurt=tuple(np.flatnonzero(severity.Course.of(evaluated).lost >= severity.HURT).tolist()),
             told=found.told,
             verdict=Verdict.of(found.state),
         )
@@ -76,17 +76,6 @@ def judged_history(history: StoredHistory, *, model: RiskModel | None = None) ->
 
 def _has_page(run: LabRun) -> bool:
     return any(told.severity is Severity.PAGE for told in run.told)
-
-
-def _hurt(evaluated: Sequence[float]) -> tuple[int, ...]:
-    """Return the updates at which a run is hurt; as many as the average waits for are put before the first."""
-    averages = smoothed([*(list(evaluated[:1]) * SPAN), *evaluated])[SPAN:]
-    peak, found = 0.0, []
-    for update, average in enumerate(averages):
-        peak = max(peak, average)
-        if average <= (1 - HURT) * peak:
-            found.append(update)
-    return tuple(found)
 
 
 def figures(runs: Sequence[LabRun]) -> Iterator[tuple[str, int, int, str]]:

@@ -76,12 +76,11 @@ def judge(
     sealed: Annotated[bool, typer.Option(help="The half that no rule was corrected on; look at it once.")] = False,
 ) -> None:
     """Judge the stored runs of one half by the service; print the figures, a line a run, and their levels."""
-    from trmon_research.collapse.markdown import table
     from trmon_research.language import judged
+    from trmon_research.language_like.scoring import figure_table
 
     runs = list(judged.judged_runs(sealed=sealed))
-    rows = [[name, str(count), str(of), wanted] for name, count, of, wanted in judged.figures(runs)]
-    typer.echo("\n".join(table(["figure", "count", "of", "wanted"], rows)))
+    typer.echo("\n".join(figure_table((run.score for run in runs), judged.WANTED)))
     typer.echo("\n".join(["", *judged.run_table(runs), "", *judged.level_table(runs)]))
 
 

@@ -1,4 +1,4 @@
-"""The rollout engine: samples from weights of its own, in its own precision, with a cache of keys and values.
+"""The rollout engine: samples from a copy of the weights, in another precision, with a cache of keys and values.
 
 It shares no code with the trainer's model, as engines do: other kernels, another order of sums, other shapes.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -36,16 +37,16 @@ class Sampling:
 class Engine:
     """Samples responses to prompts. Args: config: of the trainer's model, a Qwen3 or a Qwen3-MoE."""
 
-    def __init__(self, config: object, *, precision: Precision, seed: int) -> None:
+    def __init__(self, config: Any, *, precision: Precision, seed: int) -> None:
         self.precision = precision
         self.sampling = Sampling()
-        self._n_layers: int = config.num_hidden_layers  # type: ignore[attr-defined]
-        self._n_heads: int = config.num_attention_heads  # type: ignore[attr-defined]
-        self._n_kv_heads: int = config.num_key_value_heads  # type: ignore[attr-defined]
+        self._n_layers: int = config.num_hidden_layers
+        self._n_heads: int = config.num_attention_heads
+        self._n_kv_heads: int = config.num_key_value_heads
         self._n_chosen: int = getattr(config, "num_experts_per_tok", 0)
-        self._epsilon: float = config.rms_norm_eps  # type: ignore[attr-defined]
-        self._size: int = config.head_dim  # type: ignore[attr-defined]
-        theta = config.rope_parameters["rope_theta"]  # type: ignore[attr-defined]
+        self._epsilon: float = config.rms_norm_eps
+        self._size: int = config.head_dim
+        theta = config.rope_parameters["rope_theta"]
         self._frequencies = theta ** -(torch.arange(0, self._size, 2, dtype=torch.float32) / self._size)
         self._random = torch.Generator().manual_seed(seed)
         self._weights: dict[str, Tensor] = {}

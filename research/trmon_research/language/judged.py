@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,6 +31,10 @@ SHOWN = (
     "entropy",
     "grad_norm",
 )
+
+
+WANTED = ("0", "1 of 10", "17 of 18", "0", "15 of 18", "", "", "", "0", "")
+"""What is wanted of each figure of all 28 runs."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,20 +73,6 @@ def truth(stored: StoredRun) -> Truth | None:
     """Return what is wrong with a run, and since which row."""
     fault = stored.plan.fault
     return None if fault is None else Truth(fault.at, fault.at + fault.shows_within, tuple(sorted(fault.accept)))
-
-
-def figures(runs: Sequence[JudgedRun]) -> Iterator[tuple[str, int, int, str]]:
-    """Yield the figures: what is counted, the count, of how many, and what is wanted of all 28 runs."""
-    healthy, ill = [run.score for run in runs if not run.score.is_ill], [run.score for run in runs if run.score.is_ill]
-    errors = [score.onset_error for score in ill if score.onset_error is not None]
-    yield "healthy: paged", sum(score.paged for score in healthy), len(healthy), "0"
-    yield "healthy: warned or paged", sum(score.paged or score.warned for score in healthy), len(healthy), "1 of 10"
-    yield "ill: told", sum(score.told_row is not None for score in ill), len(ill), "17 of 18"
-    yield "ill: first cause right", sum(score.first_is_right for score in ill), len(ill), "15 of 18"
-    yield "ill: cause right in the end", sum(score.last_is_right for score in ill), len(ill), ""
-    yield "ill: told before the onset", sum(score.early > 0 for score in ill), len(ill), "0"
-    yield "onset within 10 rows", sum(error <= 10 for error in errors), len(errors), ""
-    yield "last good row after the onset", sum(score.good_after_onset for score in ill), len(ill), "0"
 
 
 def run_table(runs: Iterable[JudgedRun]) -> list[str]:

@@ -97,7 +97,7 @@ def train(kind: Kind, folder: Path) -> None:
     torch.set_num_threads(1)
     folder.mkdir(parents=True, exist_ok=True)
     checkpoint = folder / f"{kind}.pt"
-    model, decays = new_model(kind), []
+    model = new_model(kind)
     decays = [parameter for parameter in model.parameters() if parameter.dim() > 1]
     others = [parameter for parameter in model.parameters() if parameter.dim() <= 1]
     groups = [{"params": decays, "weight_decay": 0.1}, {"params": others, "weight_decay": 0.0}]

@@ -111,7 +111,7 @@ PAIRS = (
 
 
 def plans() -> Iterator[Plan]:
-    """Yield the runs, each with a seed of its own; which are sealed was drawn before any was looked at.
+    """Yield the runs, each with another seed; the sealed ones were drawn before any run was looked at.
 
     Half of the healthy ones, half of the faults that come once, and one severity of each of the others.
     """

@@ -25,8 +25,8 @@ SPECIAL = PADDING, END = ("<pad>", "<end>")
 PADDING_ID, END_ID = 0, 1
 VOCABULARY = 2000
 LONGEST_PROMPT = 48
-HELD_OUT = 26 / 256
-"""The share of the functions outside of tests that no model is trained on: prompts are their beginnings."""
+HELD_OUT = 26
+"""Of 256 functions outside of tests so many are held out: no model is trained on them, and prompts begin them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ def text() -> Text:
         parts = path.relative_to(root).parts
         if not {"site-packages", "lib2to3", "__pycache__"} & {*parts}:
             found |= dict.fromkeys(functions_of(path), not {"test", "tests", "idle_test"} & {*parts})
-    held = {one for one, may_be_held in found.items() if may_be_held and _hash(one) < HELD_OUT * 256}
+    held = {one for one, may_be_held in found.items() if may_be_held and _hash(one) < HELD_OUT}
     trained = [one for one in found if one not in held]
     random.Random(0).shuffle(trained)
     return Text(trained, sorted(held, key=lambda one: hashlib.sha256(one.encode()).digest()))

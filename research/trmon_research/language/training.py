@@ -1,4 +1,4 @@
-"""One run: GRPO with TRL on a stored model, its rollouts from an engine of its own, reported by `attach` to a spool."""
+"""One run: GRPO with TRL on a stored model, with rollouts of `engine`, reported by `attach` to a spool."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ class Reward:
 
 
 class Injection(TrainerCallback):
-    """Puts the fault into the run at its update, and into one that goes on after it."""
+    """Starts the fault at its update, and again in a run that continues from a later checkpoint."""
 
     def __init__(self, plan: Plan, trainer: LanguageTrainer, reward: Reward) -> None:
         self._plan, self._trainer, self._reward = plan, trainer, reward
@@ -172,7 +172,7 @@ def inject(fault: str, value: float, trainer: LanguageTrainer, reward: Reward, *
 
 
 class Evaluation(TrainerCallback):
-    """Evaluates the policy every ten updates by the verifier alone, on prompts of its own, in float32; not reported."""
+    """Evaluates the policy every ten updates by the verifier alone, on separate prompts, in float32; not reported."""
 
     def __init__(self, plan: Plan, prompts: list[str], path: Path) -> None:
         self._check, self._prompts, self._path = plan.check, prompts, path
@@ -208,9 +208,8 @@ def make_trainer(plan: Plan, folder: Path) -> LanguageTrainer:
     prompts = text.prompts()
     random = torch.Generator().manual_seed(plan.seed)
     n_prompts = N_PROMPTS * N_UPDATES
-    rows = torch.cat(
-        [torch.randperm(len(prompts) - N_EVALUATED, generator=random) for _ in range(1 + n_prompts // 500)]
-    )
+    n_trained = len(prompts) - N_EVALUATED
+    rows = torch.cat([torch.randperm(n_trained, generator=random) for _ in range(1 + n_prompts // n_trained)])
     reward = Reward(plan.check)
     trainer = LanguageTrainer(
         model=models.trained_model(plan.kind),

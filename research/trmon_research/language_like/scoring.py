@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -99,24 +99,32 @@ def score_run(name: str, truth: Truth | None, judgement: Judgement) -> RunScore:
 def score(judgements: Mapping[Plan, Judgement]) -> str:
     """Return the table of section 5 of the specification, and a line for each run that was judged wrongly."""
     scores = [score_run(plan.name, Simulated.of(plan).truth, judgement) for plan, judgement in judgements.items()]
+    return "\n".join([*figure_table(scores, WANTED), "", *_wrong(scores)])
+
+
+WANTED = ("0", "at most 1", "at least 29", "0", "at least 26", "at least 28", "80%", "95%", "0", "few")
+
+
+def figure_table(scores: Iterable[RunScore], wanted: Sequence[str]) -> list[str]:
+    """Return the table of what is counted over judged runs, of how many, and what is wanted of each figure."""
+    scores = list(scores)
     healthy, ill = [s for s in scores if not s.is_ill], [s for s in scores if s.is_ill]
     errors = [s.onset_error for s in ill if s.onset_error is not None]
     before = [s.good_before for s in ill if s.good_before is not None]
-    rows = (
-        ("healthy: paged", sum(s.paged for s in healthy), len(healthy), "0"),
-        ("healthy: warned", sum(s.warned for s in healthy), len(healthy), "at most 1"),
-        ("ill: told", sum(s.told_row is not None for s in ill), len(ill), "at least 29"),
-        ("ill: told before the onset", sum(s.early > 0 for s in ill), len(ill), "0"),
-        ("ill: first cause right", sum(s.first_is_right for s in ill), len(ill), "at least 26"),
-        ("ill: cause right in the end", sum(s.last_is_right for s in ill), len(ill), "at least 28"),
-        (f"onset within {NEAR} rows", sum(error <= NEAR for error in errors), len(errors), "80%"),
-        (f"onset within {FAR} rows", sum(error <= FAR for error in errors), len(errors), "95%"),
-        ("last good row after the onset", sum(s.good_after_onset for s in ill), len(ill), "0"),
-        (f"last good row over {FAR} rows too early", sum(n > FAR for n in before), len(before), "few"),
+    counts = (
+        ("healthy: paged", sum(s.paged for s in healthy), len(healthy)),
+        ("healthy: warned", sum(s.warned for s in healthy), len(healthy)),
+        ("ill: told", sum(s.told_row is not None for s in ill), len(ill)),
+        ("ill: told before the onset", sum(s.early > 0 for s in ill), len(ill)),
+        ("ill: first cause right", sum(s.first_is_right for s in ill), len(ill)),
+        ("ill: cause right in the end", sum(s.last_is_right for s in ill), len(ill)),
+        (f"onset within {NEAR} rows", sum(error <= NEAR for error in errors), len(errors)),
+        (f"onset within {FAR} rows", sum(error <= FAR for error in errors), len(errors)),
+        ("last good row after the onset", sum(s.good_after_onset for s in ill), len(ill)),
+        (f"last good row over {FAR} rows too early", sum(n > FAR for n in before), len(before)),
     )
-    table = ["| figure | count | of | wanted |", "|---|---|---|---|"]
-    table += [f"| {name} | {count} | {of} | {wanted} |" for name, count, of, wanted in rows]
-    return "\n".join([*table, "", *_wrong(scores)])
+    rows = [f"| {' | '.join(map(str, (*count, goal)))} |" for count, goal in zip(counts, wanted, strict=True)]
+    return ["| figure | count | of | wanted |", "|---|---|---|---|", *rows]
 
 
 def _wrong(scores: Iterable[RunScore]) -> Iterable[str]:

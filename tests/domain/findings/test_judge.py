@@ -225,7 +225,7 @@ def test_a_prediction_ends_where_the_predictor_falls_silent_and_what_it_said_las
     down = with_values([rows[-1]] * 40, reward_mean=0.65)
     assert not folded(down[:1], state=state).standing
     again = folded(with_values(rows[-2:], collapse_risk=0.9), state=folded(rows[-1:], state=state))
-    assert not again.standing, "the hold begins anew"
+    assert not again.standing, "the hold starts again"
     silent, speaking = folded(down, state=state), folded(with_values(down, collapse_risk=0.9), state=state)
     assert silent.standing["reward_decline"].severity is Severity.WARN
     assert speaking.standing["reward_decline"].severity is Severity.PAGE

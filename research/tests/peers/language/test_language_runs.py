@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -115,12 +116,11 @@ class Watch(training.TrainerCallback):
 
     def __init__(self, trainer: training.LanguageTrainer, *, before: dict, seen: dict, at: int) -> None:
         self._trainer, self._before, self._seen, self._at = trainer, before, seen, at
-        self.rates: list[float] = []
 
-    def on_pre_optimizer_step(self, args: object, state: object, control: object, **given: object) -> None:
+    def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **given: Any) -> None:
         trainer = self._trainer
         rollouts, reward = trainer.vllm_generation, trainer.reward_funcs[0]
-        found = self._before if state.global_step < self._at else self._seen  # type: ignore[attr-defined]
+        found = self._before if state.global_step < self._at else self._seen
         found |= {
             "sampling": repr(rollouts.engine.sampling),
             "frozen": rollouts.is_frozen,
@@ -129,5 +129,5 @@ class Watch(training.TrainerCallback):
             "padding": trainer.counts_padding,
             "entropy": trainer.entropy_coef,
             "reward": (reward.sign, reward.length_bonus),
-            "rate": given["optimizer"].param_groups[0]["lr"],  # type: ignore[attr-defined]
+            "rate": given["optimizer"].param_groups[0]["lr"],
         }
