@@ -82,7 +82,8 @@ class Engine:
             goes_on = tokens != END_ID
             if not goes_on.any():
                 break
-            rows, tokens, is_read, cache = rows[goes_on], tokens[goes_on], is_read[goes_on], cache[:, :, goes_on]
+            if not goes_on.all():
+                rows, tokens, is_read, cache = rows[goes_on], tokens[goes_on], is_read[goes_on], cache[:, :, goes_on]
             is_read = torch.cat([is_read, torch.ones(len(rows), 1, dtype=torch.bool)], 1)
             logits = self._forward(tokens[:, None], cache=cache, start=start, is_read=is_read)
         return found
