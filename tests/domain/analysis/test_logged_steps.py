@@ -30,6 +30,15 @@ def read(rows: Iterable[Mapping[str, Any]]) -> tuple[list[LoggedStep], list[str]
     return [item for item in found if isinstance(item, LoggedStep)], defects
 
 
+def tallied(rows: Iterable[Mapping[str, Any]]) -> LogTally:
+    """Return what has been read of rows, one on a line."""
+    items = [LogRow(row, line) for line, row in enumerate(rows, start=1)]
+    tally = LogTally(survey_log(items, source="log"))
+    for item in logged_steps(items, tally.survey):
+        tally.add(item)
+    return tally
+
+
 def scalars(row: Mapping[str, Any]) -> Mapping[str, float]:
     [step], _ = read([row])
     return step.scalars
@@ -188,6 +197,12 @@ def test_a_row_that_sums_up_a_run_gives_no_signal_to_its_last_step() -> None:
     steps, defects = read([{"step": 9, "loss": 0.1}, {"step": 9, "train_runtime": 60.0, "train_loss": 0.5}])
     assert [step.scalars for step in steps] == [{"loss": 0.1}, {"train_runtime": 60.0}]
     assert defects == ["line 2: sums up several steps; left out: loss"]
+
+
+def test_the_summary_of_a_training_may_state_no_step() -> None:
+    tally = tallied([{"step": 9, "loss": 0.1}, {"train_runtime": 60.0, "train_loss": 0.5}])
+    assert (tally.is_whole, list(map(str, tally.defects))) == (True, ["line 2: states no step; left out"])
+    assert not tallied([{"step": 9, "loss": 0.1}, {"eval_runtime": 60.0, "eval_reward": 0.5}]).is_whole
 
 
 def test_an_evaluation_gives_its_reward_to_the_step_and_begins_none() -> None:

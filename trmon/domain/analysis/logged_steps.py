@@ -51,7 +51,8 @@ class LogDefect:
 LogItems: TypeAlias = Iterable[LogRow | LogDefect]
 RECOGNITION_ROWS = 200
 """How many of the first rows are read to recognise the framework."""
-SUMMARY_NAMES = ("train_runtime", "eval_runtime")
+SUMMARY_OF_TRAINING = "train_runtime"
+SUMMARY_NAMES = (SUMMARY_OF_TRAINING, "eval_runtime")
 """Names that occur only in rows that summarise a run or an evaluation, whose other names mean other numbers."""
 EVALUATION = ("val", "eval", "test")
 """What names of evaluations begin with; they may be NaN where nothing was evaluated."""
@@ -301,7 +302,9 @@ class _StepReader:
         yield from self._defects(row, metrics)
         step = self._step(row, metrics)
         if step is None or step < 0:
-            yield LogDefect(row.line, "states no step; left out" if step is None else f"states step {step}; left out")
+            reason = "states no step; left out" if step is None else f"states step {step}; left out"
+            # The summary of a training belongs to no step.
+            yield LogDefect(row.line, reason, is_note=step is None and SUMMARY_OF_TRAINING in row.values)
             return
         replaces = False
         if is_summary(row.values):
