@@ -356,7 +356,7 @@ ILLNESSES: dict[str, Illness] = {
     "same length": _same_length,
     "cut more": _cut_more,
     "equal groups": _set(zero_variance_groups=0.9),
-    "reward_std": _in_last_rows("reward_std", 0.0),
+    "reward_std": _in_last_rows("reward_std", 6e-8),
     "no advantages": _both(_in_last_rows("advantage_max", 0.0), _in_last_rows("advantage_min", 0.0)),
     "no gradient": _in_last_rows("grad_norm", 0.0),
     "floor": _floor,
