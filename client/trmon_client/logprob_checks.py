@@ -113,12 +113,16 @@ ENOUGH_TOKENS = 64
 
 
 class MistakeChecks:
-    """Says once what the first calls pass in place of natural log-probs: negated ones, probabilities, another base."""
+    """Says once what the first calls pass in place of natural log-probs: negated ones, probabilities, another base.
+
+    And that their masks leave no token.
+    """
 
     def __init__(self, error_guard: ErrorGuard) -> None:
         self._error_guard = error_guard
         self._n_calls = 0
         self._sums: Counter[str] = Counter()
+        self._n_tokens: list[int] = []
 
     def ranges(self, inputs: CheckedInputs) -> dict[str, Array]:
         """Return `token_ranges` of a call to be checked; nothing of later ones."""
@@ -133,8 +137,16 @@ class MistakeChecks:
                 sides.setdefault(mistake, []).append(f"{name}=")
         for mistake, names in sides.items():
             self._say(mistake, " and ".join(names))
+        if ranges:
+            self._see_mask(columns)
         if ranges and not sides:
             self._see_unit(columns)
+
+    def _see_mask(self, columns: Columns) -> None:
+        self._n_tokens.append(int(columns["n_tokens"].sum() + columns["n_invalid"].sum()))
+        if len(self._n_tokens) == CHECKED_CALLS and not any(self._n_tokens):
+            said = f"the masks of the first {CHECKED_CALLS} calls leave no token in the loss: 1 marks those that count"
+            self._error_guard.warn_of_misuse("mask", said)
 
     def _see_unit(self, columns: Columns) -> None:
         if (pair := rollout_pair(columns.pairs)) is None:

@@ -197,6 +197,19 @@ def test_the_units_of_small_calls_are_added_up_and_too_few_tokens_tell_nothing()
         assert (list(guard.losses.warnings()) == ["unit"]) is is_said
 
 
+def test_masks_that_leave_no_token_are_one_line_of_the_console(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    logp = of_tokens()
+    for masks, is_said in (([0, 0, 0, 1], True), ([0, 0, 1, 0], False)):
+        with Monitor(settings(tmp_path)) as monitor:
+            for step, counted in enumerate(masks):
+                mask = np.full(logp.shape, bool(counted))
+                monitor.log_batch(step=step, rollout_logprobs=logp, old_logprobs=logp - 1e-3, mask=mask)
+        line = "trmon: the masks of the first 3 calls leave no token in the loss: 1 marks those that count"
+        assert (line in capsys.readouterr().err.splitlines()) is is_said
+
+
 def test_an_empty_batch_has_no_ranges() -> None:
     empty = np.zeros((0, 3))
     inputs = check_inputs(rollout_logprobs=empty, logprobs=empty, mask=empty)
