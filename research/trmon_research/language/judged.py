@@ -10,7 +10,11 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from trmon.domain.backtest.stored_history import PolicyMaskRate, StoredHistory
+from trmon.domain.access import EVERYTHING
+from trmon.domain.backtest.evaluation import backtest_run
+from trmon.domain.backtest.stored_history import HAS_FIRED, PolicyMaskRate, StoredHistory
+from trmon.domain.rules.rule_yaml import builtin_rules
+from trmon.store import Store
 from trmon_research.collapse.markdown import number, table
 from trmon_research.detection.recorded_run import messages_in
 from trmon_research.detection.replay import replayed
@@ -39,12 +43,18 @@ WANTED = ("0", "1 of 10", "17 of 18", "0", "15 of 18", "", "", "", "0", "")
 
 @dataclass(frozen=True, eq=False)
 class JudgedRun:
-    """A stored run, its values [rows] by signal, what the judge made of it, and the score of that."""
+    """A stored run, its values [rows] by signal, what the judge made of it, and the score of that.
+
+    `raised` is the number of alerts that the service raised, `unlike` names those that a backtest of the rows has not,
+    or has alone.
+    """
 
     stored: StoredRun
     values: dict[str, npt.NDArray[np.float64]]
     found: FoldedRun
     score: RunScore
+    raised: int
+    unlike: tuple[str, ...]
 
 
 def judged_runs(*, sealed: bool) -> Iterator[JudgedRun]:
@@ -59,14 +69,24 @@ def judged(stored: StoredRun) -> JudgedRun:
         messages = list(messages_in(unpack(stored.plan.name, Path(folder)) / SPOOL))
     with replayed(messages) as (store, run_id):
         rows = store.run_log.batches_after(run_id, 0, limit=1_000_000)
-        run = store.runs.by_id(run_id)
+        raised = _raised(store)
         history = StoredHistory(
-            run=run, rows=lambda: iter(rows), apply_policy=lambda policy: PolicyMaskRate(policy=policy.name)
+            run=store.runs.by_id(run_id),
+            rows=lambda: iter(rows),
+            apply_policy=lambda policy: PolicyMaskRate(policy=policy.name),
+            raised=lambda: raised,
         )
         found = judged_history(history)
+        [outcome] = backtest_run(history, {"builtin": builtin_rules()}).outcomes
     values = {name: np.array([row.numbers.get(name, np.nan) for row in rows]) for name in SHOWN}
     score = score_run(stored.plan.name, truth(stored), judgement_of(found))
-    return JudgedRun(stored, values, found, score)
+    return JudgedRun(stored, values, found, score, len(raised), outcome.unlike_live or ())
+
+
+def _raised(store: Store) -> set[tuple[str, int]]:
+    """Return the rule and the step of each alert that fired in a database of one run."""
+    alerts = (item.alert for item in store.alerts.list(access=EVERYTHING, limit=10_000).items)
+    return {(alert.rule, alert.since_step) for alert in alerts if alert.state.value in HAS_FIRED}
 
 
 def truth(stored: StoredRun) -> Truth | None:
@@ -77,7 +97,7 @@ def truth(stored: StoredRun) -> Truth | None:
 
 def run_table(runs: Iterable[JudgedRun]) -> list[str]:
     """Return a table with a line for each run: what is wrong, when it was told, of what, since when, and the remedy."""
-    header = ["run", "wrong", "told", "first cause", "in the end", "since", "last good", "remedy"]
+    header = ["run", "wrong", "told", "first cause", "in the end", "since", "last good", "remedy", "alerts", "backtest"]
     return table(header, [_row(run) for run in runs])
 
 
@@ -89,7 +109,7 @@ def _row(run: JudgedRun) -> list[str]:
     since = None if spell is None else spell.onset
     remedy = "-" if spell is None else CATALOGUE.by_key[f"{spell.finding}.{spell.clause}"].remedy
     shown = [_known(told), _cause(score.first), _cause(score.last), _known(since), _known(good)]
-    return [run.stored.plan.name, wrong, *shown, str(remedy)]
+    return [run.stored.plan.name, wrong, *shown, str(remedy), str(run.raised), ", ".join(run.unlike) or "same"]
 
 
 def _cause(name: str | None) -> str:
