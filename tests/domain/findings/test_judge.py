@@ -241,6 +241,15 @@ def test_equal_rewards_at_the_top_are_solved() -> None:
     assert "no_learning_signal" in stuck.standing
 
 
+def test_what_stood_as_solved_is_judged_after_a_change_of_the_configuration() -> None:
+    top = {"reward_mean": 0.99, "zero_variance_groups": 0.97, "reward_max": 1.0, "reward_min": 0.0}
+    solved = folded(with_values(healthy(40), **top, reward_q01=0.0, reward_q25=1.0))
+    assert set(solved.standing) == {"solved"}
+    below = {**healthy(1)[0], "reward_mean": 0.4}
+    state = JUDGE.fold(solved, Row(place=Place(1, 40), values=below, facts={}, config="1"))
+    assert {name: spell.onset for name, spell in state.standing.items()} == {"no_learning_signal": 40}
+
+
 @pytest.mark.parametrize(("step", "keeps"), [(60, True), (30, True), (200, False)])
 def test_an_attempt_that_goes_on_keeps_the_start_of_the_run(step: int, keeps: bool) -> None:
     state = folded(healthy(60))

@@ -107,6 +107,9 @@ def _walked(clause: Clause, reading: Reading) -> Onset:
     if transform in ("lost", "nonfinite"):
         rows = [row for memory in reading.nonfinite.values() for row in memory.bad]
         return Onset(min(rows), min(rows)) if rows else Onset(reading.row, reading.row)
+    if not _memory(decisive, reading).count:
+        # What held before a changed configuration may take another name after it: `solved`, no learning signal.
+        return Onset(reading.row, reading.row)
     if _is_of_reward(decisive):
         return _of_reward(decisive, reading)
     memory = reading.memory(decisive.signals[0])
