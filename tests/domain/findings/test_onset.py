@@ -40,6 +40,11 @@ BATCH = {"n_tokens": 10_000.0, "n_sequences": 32.0, "n_unlikely": 2000.0}
             {"advantage_max": 2.0, "advantage_min": -2.0},
             {"advantage_max": 0.0, "advantage_min": 0.0},
         ),
+        (
+            "corrupt_logprobs",
+            {"logp_unit": 1.0, "logp_unit_residual": 0.9},
+            {"logp_unit": 0.434, "logp_unit_residual": 0.1},
+        ),
         ("collapse_risk", {"collapse_risk": 0.01}, {"collapse_risk": 0.99}),
     ],
 )

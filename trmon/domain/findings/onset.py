@@ -12,6 +12,7 @@ from trmon.domain.collapse_risk.risk_model import model_in_use
 from trmon.domain.findings.catalogue import Clause, Comparison
 from trmon.domain.findings.measures import COMPUTED, FLOOR_ROWS, SCALES, Reading
 from trmon.domain.findings.memory import START_ROWS, SignalMemory, band, floor_of, mean
+from trmon_client.core.logprob_mistakes import distance_to_unit
 
 BAND_DEVIATIONS = 3.0
 ROWS_BEFORE_PEAK, LEAST_BEFORE_PEAK = 50, 15
@@ -136,6 +137,9 @@ def _walked(clause: Clause, reading: Reading) -> Onset:
         if mean(distances[:at]) > ALREADY_OFF * mean(distances[at:]):
             return Onset(memory.rows[0], memory.rows[0])
         return Onset(memory.rows[at], memory.rows[at], then=values[at - 1])
+    if transform == "off_unit":
+        distances = [distance_to_unit(value) for value in memory.values]
+        return _level(memory.rows, distances, lambda distance: not decisive.is_beyond(distance, decisive.limit))
     if transform not in SCALES:
         row = memory.rows[max(0, len(memory.rows) - clause.hold.rows)]
         return Onset(row, row)
