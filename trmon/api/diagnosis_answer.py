@@ -109,7 +109,6 @@ def _collapse_risk_info(reading: RiskReading | None, *, is_past: bool) -> Collap
         reading,
         level=reading.level(file, is_past=is_past),
         calibration=calibration_words(file),
-        outside=(),
         horizon_steps=HORIZON,
         model=file,
         warn_at=file.warn_at,

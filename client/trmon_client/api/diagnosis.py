@@ -69,7 +69,6 @@ class CollapseRiskInfo(FleetRiskInfo, frozen=True, kw_only=True):
     horizon_steps: int
     drivers: Annotated[tuple[RiskDriverInfo, ...], says("What each known input adds, the largest first.")]
     missing: Annotated[tuple[str, ...], says("Inputs that the model reads and the run does not send.")]
-    outside: Annotated[tuple[str, ...], says("Empty: no risk is stated where an input is beyond the fitted runs.")]
     model: RiskModelInfo
     warn_at: Annotated[float, says("The probability that a tenth of the runs without a collapse reached.")]
     page_at: Annotated[float, says("The probability that a twentieth of the runs without a collapse reached.")]
