@@ -12,11 +12,12 @@ from msgspec import structs
 from rich.console import Console
 
 import trmon.domain.collapse_risk
+from trmon.domain.collapse_risk.fleet_calibration import PAGED, WARNED
 from trmon.domain.collapse_risk.risk_model import RiskModel, shipped_model
 from trmon_research.collapse.fitting import fit_calibration
 from trmon_research.collapse.markdown import table
 from trmon_research.collapse.real_runs import coverage_rows
-from trmon_research.collapse.report import ALARMED, WARNED, Benchmark, page, shown
+from trmon_research.collapse.report import Benchmark, page, shown
 from trmon_research.collapse.scores import threshold_at
 from trmon_research.collapse.sealed import sealed_rows
 from trmon_research.collapse.stored_runs import RUNS, read_other_runs, read_runs
@@ -79,7 +80,7 @@ def fitted(benchmark: Benchmark) -> RiskModel:
     spoken = moments.where(moments.values(held_out.spoken).astype(bool))
     model = with_calibration(model, fit_calibration(spoken.values(held_out.raw), spoken.falls))
     highest = [values.max() for values, run in zip(held_out.calibrated, runs, strict=True) if run.was_never_hurt]
-    warn_at, page_at = (round(threshold_at(highest, alarmed=share), 3) for share in (WARNED, ALARMED))
+    warn_at, page_at = (round(threshold_at(highest, alarmed=share), 3) for share in (WARNED, PAGED))
     fitted_on = {
         "command": "python -m trmon_research.collapse fit",
         "runs": len(runs),

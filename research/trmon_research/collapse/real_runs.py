@@ -12,10 +12,10 @@ from trmon.domain.collapse_risk.risk_model import shipped_model
 from trmon.domain.collapse_risk.risk_reading import RISK
 from trmon.domain.signals.run_features import RunFeatures
 from trmon.logs.source import LogSource
+from trmon_research.judgement.folded import CATALOGUE
 from trmon_research.judgement.real_runs import HEALTHY, ILL, UNINFORMATIVE, readings
 
-HOLD = 3
-"""Rows in a row above the threshold after which the finding stands."""
+CLAUSE = CATALOGUE.by_key["collapse_risk.risk"]
 
 
 def coverage_rows(folder: Path) -> Iterator[list[str]]:
@@ -43,4 +43,6 @@ def _risks(path: Path) -> np.ndarray:
 
 
 def _stands(above: np.ndarray) -> bool:
-    return any(above[at : at + HOLD].all() for at in range(len(above) - HOLD + 1))
+    """Whether the finding `collapse_risk` stands at any row."""
+    hold = CLAUSE.hold
+    return bool((np.convolve(above, np.ones(hold.rows))[: len(above)] >= hold.needed).any())

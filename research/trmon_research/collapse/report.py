@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from trmon.domain.collapse_risk.fleet_calibration import PAGED
 from trmon_research.collapse import baselines
 from trmon_research.collapse.markdown import table
 from trmon_research.collapse.moments import FIRST_UPDATE, Moments, scored_moments
@@ -35,8 +36,6 @@ from trmon_research.collapse.validation import (
 )
 
 TEMPLATE = Path(__file__).with_name("report_template.md")
-ALARMED, WARNED = 0.05, 0.10
-"""The share of the never-hurt runs that alarms may reach, and that the model's warning may."""
 SOON = 20
 Told = Mapping[str, Sequence[MonitorAlert]]
 
@@ -95,7 +94,7 @@ class Benchmark:
 
     def alarms(self, found: HeldOut) -> Alarms:
         """Return the alarms at thresholds that never-hurt runs of other folds give."""
-        return Alarms.of(self.runs, found.calibrated, found.thresholds(alarmed=ALARMED))
+        return Alarms.of(self.runs, found.calibrated, found.thresholds(alarmed=PAGED))
 
     @cached_property
     def never_hurt(self) -> Falls:
