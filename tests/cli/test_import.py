@@ -87,6 +87,25 @@ def test_an_imported_log_is_a_run_with_rows_charts_alerts_and_a_diagnosis(run: O
     assert of_run["remedy"]["options_in_words"] | of_run["remedy"]["options"]
 
 
+def test_a_backtest_raises_what_the_service_raised_of_a_log_that_is_ill_twice(run: OwnRun, tmp_path: Path) -> None:
+    rows = [row(0) | {"step": step} for step in range(90)]
+    for one in rows[20:45]:
+        one["data"]["rollout_corr/k3_kl"] = 0.2
+    for one in rows[40:]:
+        one["data"]["response_length/clip_ratio"] = 0.9
+    log = tmp_path / "two-causes.jsonl"
+    log.write_text("".join(json.dumps(one) + "\n" for one in rows))
+    assert run_import(run, log).exit_code == 0
+    run = replace(run, key=RunKey(run.key.project, "two-causes"))
+    eventually(run.get, lambda found: found["state"] == "finished")
+    done = run_here("backtest", run.client.base_url, "--run", run.key, "--json")
+    assert done.exit_code == 0, done.stderr
+    [outcome] = json.loads(done.stdout.splitlines()[0])["outcomes"]
+    assert outcome["unlike_live"] == []
+    causes = [alert["cause"] for alert in outcome["alerts"] if alert["rule"] == "incident"]
+    assert causes == ["engine_mismatch", "cut_at_limit"]
+
+
 def told(diagnosis: Any) -> Any:
     """Return what is wrong by a diagnosis, since when, and the last good step."""
     findings = [(found["finding"], found["since_step"], found["last_good_step"]) for found in diagnosis["findings"]]

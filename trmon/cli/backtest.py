@@ -254,7 +254,8 @@ def _row(info: BatchInfo) -> BatchRow:
         "key": BatchKey(info.attempt_id, info.step, info.update),
         "complete": info.complete is not False,
         "unconfirmed": info.complete is None,
-        "last_report_id": info.ordinal,
+        # A row of scalars alone has no report: its counts are not known, and no mask is empty.
+        "last_report_id": info.ordinal if info.n_sequences else 0,
         "signals": {name: float(value) for name, value in info.signals.items()},
         "scalars": {name: float(value) for name, value in info.scalars.items()},
         "quarantined": tuple(msgspec.convert(msgspec.to_builtins(part), Quarantined) for part in info.quarantined),

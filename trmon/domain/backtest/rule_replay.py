@@ -8,7 +8,7 @@ from dataclasses import replace
 import msgspec
 from msgspec import structs
 
-from trmon.domain.alerts.alert import AlertState
+from trmon.domain.alerts.alert import Alert, AlertState
 from trmon.domain.alerts.transitions import Transition
 from trmon.domain.batches.batch import QUARANTINED_PARTS, BatchRow
 from trmon.domain.collapse_risk.risk_model import RiskModel
@@ -168,8 +168,10 @@ class _RaisedAlerts:
     def __init__(self, rules: RuleSet, live: Collection[Began] | None) -> None:
         of_state = {rule.name for rule in rules.over_states}
         self._live = None if live is None else {one for one in live if one[0] not in of_state}
-        self._is_replayed: dict[Began, bool] = dict.fromkeys(self._live or (), False)
-        """What fired live, and whether it did here; and what fired only here, at most as many as are listed."""
+        self._most_replayed = 0 if self._live is None else len(self._live) + MAX_ALERTS
+        self._replayed: dict[str, Began] = {}
+        """What fires here where it is known what fired live, by its episode: an incident may turn out to have begun
+        earlier than it said first. At most so many more than live as alerts are listed."""
         read = {rule.name: frozenset(signals_of(rule.when)) for rule in rules.over_signals}
         self._about_arrival = {name for name, signals in read.items() if signals and signals <= ARRIVAL_SIGNALS}
         self._n_raised = self._n_sent = self._n_pages = 0
@@ -182,10 +184,9 @@ class _RaisedAlerts:
         """Add the transitions of a row; only those count that say that something begins to fire or has changed."""
         for transition in transitions:
             alert, event = transition.alert, transition.event
+            if alert is not None and alert.state is AlertState.FIRING:
+                self._note_begin(alert)
             if alert is not None and event is not None and event.state is AlertState.FIRING:
-                began = alert.rule, alert.since_step
-                if began in self._is_replayed or len(self._is_replayed) < MAX_ALERTS:
-                    self._is_replayed[began] = True
                 is_sent = bool(transition_deliveries(transition, context))
                 raised = BacktestAlert(
                     rule=alert.rule,
@@ -204,10 +205,10 @@ class _RaisedAlerts:
     def outcome(self, name: str, *, onset: int | None, gaps: tuple[RuleGap, ...]) -> RuleSetOutcome:
         """Return what was raised, with the lead of each listed alert to a collapse."""
         leads = (None if onset is None else onset - alert.step for alert in self._alerts)
+        replayed, live = set(self._replayed.values()), self._live or set()
         unlike = [
-            (step, f"{rule} at step {step} only {'replayed' if replayed else 'live'}")
-            for (rule, step), replayed in self._is_replayed.items()
-            if replayed is not ((rule, step) in (self._live or ()))
+            (step, f"{rule} at step {step} only {'replayed' if (rule, step) in replayed else 'live'}")
+            for rule, step in replayed ^ live
         ]
         return RuleSetOutcome(
             rules=name,
@@ -223,6 +224,10 @@ class _RaisedAlerts:
             gaps=gaps,
             unlike_live=None if self._live is None else tuple(words for _, words in sorted(unlike)),
         )
+
+    def _note_begin(self, alert: Alert) -> None:
+        if alert.episode in self._replayed or len(self._replayed) < self._most_replayed:
+            self._replayed[alert.episode] = alert.rule, alert.since_step
 
     def _add(self, alert: BacktestAlert) -> None:
         self._n_raised += 1
