@@ -222,6 +222,11 @@ def spread_share(m: Moment) -> float | None:
     return None if spread is None or not k2 else spread / k2
 
 
+def cut_support(m: Moment) -> bool | None:
+    """No padding: a nucleus of one token has log mu 0.0, text ends with many of them, and the mean ratio is below 1."""
+    return below(m.ema("engine:ratio_mean"), 0.995)
+
+
 def long_tails(m: Moment) -> bool | None:
     """End dropped: sum n_zero_tail > 5% of tokens and > 3 N/(1 - P0) (P0: share of zeros before the tails)."""
     tail, zero, tokens, n = (m.now(name) for name in ("n_zero_tail", "n_mu_zero", "n_tokens", "n_sequences"))
@@ -261,7 +266,12 @@ def corrupt() -> Iterator[Clause]:
         ("order", "engine:prob_pearson", other_order, None),
         # with zeros: the log-probs at the end are dropped; without: padding is under the mask
         ("end_dropped", tail, lambda m: every(long_tails(m), above(share_of_zeros(m), m.upper(0.002))), None),
-        ("padding", tail, long_tails, lambda m: above(share_of_zeros(m), 0.002)),
+        (
+            "padding",
+            tail,
+            long_tails,
+            lambda m: above(share_of_zeros(m), 0.002) or below(m.ema("engine:ratio_mean"), 0.995),
+        ),
         ("evidence", "engine:ln_e_value", impossible_k3, None),
         ("invalid", "invalid_fraction", level("invalid_fraction", 0.01), None),
         ("zeros", "n_mu_zero_unlikely", zeros, None),
@@ -486,7 +496,7 @@ def agreement() -> Iterator[Clause]:
         name="ratio",
         of="engine:ratio_mean",
         condition=support,
-        hold=(3, 5),
+        hold=SELF_HELD,
         # lag 0 or unknown, no zeros
         guard=lambda m: lagging(m) or bool(above(share_of_zeros(m), 0.002)),
         outside=lambda m: above(abs((m.now("engine:ratio_mean") or 1.0) - 1), 0.005),
@@ -496,7 +506,7 @@ def agreement() -> Iterator[Clause]:
         name="returned",
         of="engine:ratio_mean",
         condition=lambda m: support(m, 1),
-        hold=(3, 5),
+        hold=SELF_HELD,
         guard=lambda m: lagging(m) or bool(above(share_of_zeros(m), 0.002)),
         outside=lambda m: above(abs((m.now("engine:ratio_mean") or 1.0) - 1), 0.005),
     )

@@ -393,6 +393,16 @@ def test_a_policy_without_doubt_has_no_padding_under_its_mask() -> None:
     assert judged(broken).lead.finding == "entropy_collapse"
 
 
+def test_the_certain_ends_of_text_from_a_nucleus_are_no_padding() -> None:
+    tails = {"n_tokens": 3600.0, "n_sequences": 48.0, "n_zero_tail": 420.0, "n_mu_zero": 2060.0, "n_unlikely": 1043.0}
+    tails |= {"n_mu_zero_unlikely": 0.0, "n_prob_diff_half": 0.0, "mismatch_prob_pearson": 0.989}
+    rows = with_values(healthy(40), **tails)
+    padded, cut = (
+        folded([{**row, "mismatch_ratio_mean": mean + 0.1 * row["loss"]} for row in rows]) for mean in (1.0, 0.906)
+    )
+    assert (set(padded.standing), set(cut.standing)) == ({"corrupt_logprobs"}, {"support_shift"})
+
+
 def test_a_mismatch_that_grows_from_step_to_step_asks_whether_weights_arrive() -> None:
     ramp = [{**row, "mismatch_kl_k3": 0.02 * i} for i, row in enumerate(healthy(12), start=1)]
     assert folded([*healthy(40), *ramp]).standing["engine_mismatch"].remedy == "weights_fall_behind"
