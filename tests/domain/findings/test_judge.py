@@ -470,6 +470,12 @@ def test_a_reward_that_never_leaves_its_floor_is_scored_by_hand_first() -> None:
     assert folded(with_values(rows, reward_mean=4.0)).standing["no_learning_signal"].remedy == ""
 
 
+def test_evaluations_before_the_first_reward_are_judged_beside_a_reward_without_noise() -> None:
+    evaluated = [{"eval_reward": 0.8 - 0.1 * i} for i in range(4)]
+    state = folded([*evaluated, *({"eval_reward": 0.3, "reward_mean": 0.0} for _ in range(30))])
+    assert "overoptimisation" not in state.standing
+
+
 def test_a_training_that_is_no_number_was_measured() -> None:
     judgement = judged([{"grad_norm": math.nan, "loss": math.nan}] * 2)
     assert (judgement.word, judgement.measures_training) == (Word.FINDING, True)

@@ -349,7 +349,7 @@ def _since_eval_peak(reading: Reading) -> float:
     """How far the reward's average is above its value at the peak of evaluations, in standard errors."""
     error = reading.computed("reward_noise") * math.sqrt(EMA_VARIANCE)
     change = reading.reward.signal.ema - reading.reward_at_eval_peak
-    return change / error if error > 0 or change != change else math.copysign(math.inf, change) if change else 0.0
+    return math.copysign(in_errors(change, error), change)
 
 
 def _at_top(reading: Reading) -> float:
