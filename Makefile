@@ -100,7 +100,7 @@ soak: $(VENV)/test  ## cause each fault under load at random moments: nothing is
 mutants: $(VENV)/test  ## try sixty faults that the tests must find (ARGS="alerts store"; half an hour)
 	$(BIN)/python -m tests.guards.mutants $(ARGS)
 
-fuzz: test-deps $(FUZZ)/done  ## fuzz every parser, the API and the protocol, each for 10 minutes (ARGS="-k wire --fuzz-seconds 60")
+fuzz: test-deps $(FUZZ)/done  ## fuzz every parser, the API, the protocol and the judge, each for 10 minutes (ARGS="-k wire --fuzz-seconds 60")
 	$(BIN)/pytest -m fuzz --timeout 0 --fuzz-seconds 600 tests/fuzz tests/protocol $(ARGS)
 
 load-peers: $(VENV)/test $(LOAD_PEERS)/done  ## trmon beside MLflow and pushgateway, in one run

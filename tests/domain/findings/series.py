@@ -425,25 +425,27 @@ OFTEN = (
 
 
 def series(seed: int = SEED, count: int = COUNT) -> Iterator[Case]:
-    """Yield random series of 30 to 260 rows with one to three illnesses each, or none, that repeat with the seed."""
+    """Return random series of 30 to 260 rows with one to three illnesses each, or none, that repeat with the seed."""
+    return (one_of_series(seed, k, count) for k in range(count))
+
+
+def one_of_series(seed: int, k: int, count: int = COUNT) -> Case:
+    """Return the series of a place."""
     names = [*ILLNESSES, *OFTEN]
     firsts = [*(names[k % len(names)] for k in range(count - 3 * len(RARE))), *RARE, *RARE, *RARE]
-    for k, first in enumerate(firsts):
-        rng = np.random.default_rng((seed, k))
-        n = int(rng.choice([30, 60, 75, 100, 130, 260], p=[0.1, 0.15, 0.3, 0.25, 0.15, 0.05])) + int(
-            rng.integers(0, 30)
-        )
-        draft = Draft(rng, healthy(rng, min(n, 260)), attempts=[0] * min(n, 260))
-        if rng.random() < 0.3:
-            _quantiles(draft)
-        chosen = [first, *rng.choice(names, size=int(rng.integers(0, 4)))] if k % 25 != 24 else []
-        for name in chosen:
-            draft.start = int(rng.integers(0, n // 2))
-            near = rng.random() < 0.25
-            draft.strength = float(rng.uniform(0.75, 1.2) if near else rng.uniform(1.05, 1.6))
-            (ILLNESSES | RARE)[name](draft)
-        _disturb(draft)
-        yield Case(draft.rows, draft.attempts, draft.fresh, draft.config, tuple(chosen))
+    rng = np.random.default_rng((seed, k))
+    n = int(rng.choice([30, 60, 75, 100, 130, 260], p=[0.1, 0.15, 0.3, 0.25, 0.15, 0.05])) + int(rng.integers(0, 30))
+    draft = Draft(rng, healthy(rng, min(n, 260)), attempts=[0] * min(n, 260))
+    if rng.random() < 0.3:
+        _quantiles(draft)
+    chosen = [firsts[k], *rng.choice(names, size=int(rng.integers(0, 4)))] if k % 25 != 24 else []
+    for name in chosen:
+        draft.start = int(rng.integers(0, n // 2))
+        near = rng.random() < 0.25
+        draft.strength = float(rng.uniform(0.75, 1.2) if near else rng.uniform(1.05, 1.6))
+        (ILLNESSES | RARE)[name](draft)
+    _disturb(draft)
+    return Case(draft.rows, draft.attempts, draft.fresh, draft.config, tuple(chosen))
 
 
 def _disturb(d: Draft) -> None:
