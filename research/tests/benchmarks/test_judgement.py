@@ -11,10 +11,9 @@ from pathlib import Path
 import pytest
 
 from trmon.domain.findings.judge import Place, Row
-from trmon_research.judgement import lab_runs, real_runs
+from trmon_research.judgement import real_runs
 from trmon_research.judgement.changes import BEFORE, Verdict, changes
 from trmon_research.judgement.folded import Course, FoldedRun, folded
-from trmon_research.judgement.lab_runs import LabRun
 from trmon_research.judgement.sparse_logs import collapse
 from trmon_research.language_like.judged import fold_plan, judgement_of
 from trmon_research.language_like.plans import plans
@@ -82,20 +81,6 @@ def test_real_runs_count_for_clauses_by_their_reading(folder: Path) -> None:
     assert figures["onset within 3 rows"] == (1, 1)
     [line] = real_runs.wrong_runs(runs)
     assert line.startswith("missed: healthy: reward_collapse.fall in row ")
-
-
-def test_a_page_is_harm_if_the_run_is_hurt_soon_after_it() -> None:
-    fell = judged(trained(falls=True))
-    run = LabRun(name="a", mechanism="healthy", onset=None, hurt=(), told=fell.told, verdict=Verdict.of(fell.state))
-    page = fell.pages[0].row
-    unhurt = {name: (count, of) for name, count, of, _ in lab_runs.figures([run])}
-    assert unhurt["never hurt: paged"] == (1, 1)
-    assert unhurt["pages that were harm"] == (0, len(fell.pages))
-    collapsed = {name: (count, of) for name, count, of, _ in lab_runs.figures([replace(run, onset=page + 1)])}
-    assert collapsed["told before it began"] == (1, 1)
-    assert collapsed["pages that were harm"] == (len(fell.pages), len(fell.pages))
-    assert replace(run, hurt=(page + lab_runs.HORIZON,)).is_harm(page)
-    assert not replace(run, hurt=(page + lab_runs.HORIZON + 1,)).is_harm(page)
 
 
 def test_changed_verdicts_are_counted_with_what_decides_and_renamed_ones_are_not() -> None:

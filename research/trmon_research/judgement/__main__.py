@@ -33,11 +33,10 @@ def real(folder: Annotated[Path, typer.Argument(help="A folder with manifest.jso
 
 @app.command("lab-runs")
 def lab(runs: Path = RUNS) -> None:
-    """Judge the stored runs of the lab; print the figures, and which findings were told of runs never hurt."""
+    """Judge the stored runs of the lab; print which findings were told of those never hurt, and which of the others."""
     found = list(track(lab_runs.lab_runs(runs), description="runs"))
-    _print_figures(lab_runs.figures(found))
-    for title, chosen in (("never hurt", False), ("hurt or collapsed", True)):
-        of = [run for run in found if run.was_hurt is chosen]
+    unhurt = [run for run in found if run.stored.was_never_hurt]
+    for title, of in (("never hurt", unhurt), ("hurt or stopped", [run for run in found if run not in unhurt])):
         told = Counter(
             (key, severity)
             for run in of
@@ -47,11 +46,10 @@ def lab(runs: Path = RUNS) -> None:
         )
         rows = [[f"`{key}`", severity, str(n)] for (key, severity), n in told.most_common()]
         typer.echo("\n".join(["", *table([f"told of {len(of)} runs {title}", "severity", "runs"], rows)]))
-    unhurt = [run for run in found if not run.was_hurt]
-    told_of = {name: [bool(run.told) for run in unhurt if run.mechanism == name] for name in _mechanisms(unhurt)}
+    told_of = {name: [bool(run.told) for run in unhurt if run.stored.mechanism == name] for name in _mechanisms(unhurt)}
     rows = [[name.replace("_", " "), str(len(told)), str(sum(told))] for name, told in told_of.items()]
     typer.echo("\n".join(["", *table(["mechanism", "never hurt", "warned or paged"], rows)]))
-    typer.echo("\n".join(["", *changes("lab", {run.name: run.verdict for run in found})]))
+    typer.echo("\n".join(["", *changes("lab", {run.stored.name: run.verdict for run in found})]))
 
 
 @app.command("sparse-logs")
@@ -66,7 +64,7 @@ def sparse() -> None:
 
 
 def _mechanisms(runs: Iterable[lab_runs.LabRun]) -> list[str]:
-    return sorted({run.mechanism for run in runs})
+    return sorted({run.stored.mechanism for run in runs})
 
 
 def _known(number: int | None) -> str:

@@ -50,6 +50,14 @@ def test_moments_end_at_the_onset_and_where_the_label_is_not_known(runs: list[St
     assert moments.can_show[0] == (ill.begins <= 60)
 
 
+def test_a_page_is_harm_if_the_run_is_hurt_or_collapses_within_200_updates(runs: list[StoredRun]) -> None:
+    ill, well = _run(runs, collapsed=True), next(run for run in runs if run.was_never_hurt)
+    hurt = int(np.flatnonzero(ill.course.lost >= 0.2)[0])
+    first = min(hurt, ill.end) - 200
+    assert [ill.is_harm(update) for update in (first - 1, first, ill.end, ill.n_updates)] == [False, True, True, True]
+    assert not any(well.is_harm(update) for update in range(well.n_updates))
+
+
 def test_the_inputs_of_a_rollout_are_those_of_the_updates_before_it(runs: list[StoredRun]) -> None:
     run = runs[0]
     np.testing.assert_array_equal(run.inputs[1:, -1], run.columns["clip_fraction"][:-1])
