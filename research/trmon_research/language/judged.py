@@ -96,8 +96,12 @@ def truth(stored: StoredRun) -> Truth | None:
 
 
 def run_table(runs: Iterable[JudgedRun]) -> list[str]:
-    """Return a table with a line for each run: what is wrong, when it was told, of what, since when, and the remedy."""
-    header = ["run", "wrong", "told", "first cause", "in the end", "since", "last good", "remedy", "alerts", "backtest"]
+    """Return a table with a line for each run: what is wrong, the clean evaluation at its start and end, the judgement.
+
+    And how many alerts the service raised, and whether a backtest raises the same.
+    """
+    of_judgement = ("told", "first cause", "in the end", "since", "last good", "remedy")
+    header = ["run", "wrong", "reward", *of_judgement, "alerts", "backtest"]
     return table(header, [_row(run) for run in runs])
 
 
@@ -109,7 +113,10 @@ def _row(run: JudgedRun) -> list[str]:
     since = None if spell is None else spell.onset
     remedy = "-" if spell is None else CATALOGUE.by_key[f"{spell.finding}.{spell.clause}"].remedy
     shown = [_known(told), _cause(score.first), _cause(score.last), _known(since), _known(good)]
-    return [run.stored.plan.name, wrong, *shown, str(remedy), str(run.raised), ", ".join(run.unlike) or "same"]
+    evaluated = list(run.stored.facts["evaluated"].values())
+    reward = f"{evaluated[0]:.2f} to {evaluated[-1]:.2f}"
+    backtest = ", ".join(run.unlike) or "same"
+    return [run.stored.plan.name, wrong, reward, *shown, str(remedy), str(run.raised), backtest]
 
 
 def _cause(name: str | None) -> str:
