@@ -506,7 +506,7 @@ def agreement() -> Iterator[Clause]:
         name="returned",
         of="engine:ratio_mean",
         condition=lambda m: support(m, 1),
-        hold=SELF_HELD,
+        hold=(3, 5),
         guard=lambda m: lagging(m) or bool(above(share_of_zeros(m), 0.002)),
         outside=lambda m: above(abs((m.now("engine:ratio_mean") or 1.0) - 1), 0.005),
     )
