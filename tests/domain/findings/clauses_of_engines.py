@@ -496,7 +496,7 @@ def agreement() -> Iterator[Clause]:
         name="ratio",
         of="engine:ratio_mean",
         condition=support,
-        hold=SELF_HELD,
+        hold=(2, 3),
         # lag 0 or unknown, no zeros
         guard=lambda m: lagging(m) or bool(above(share_of_zeros(m), 0.002)),
         outside=lambda m: above(abs((m.now("engine:ratio_mean") or 1.0) - 1), 0.005),
