@@ -36,7 +36,8 @@ def lab(runs: Path = RUNS) -> None:
     """Judge the stored runs of the lab; print which findings were told of those never hurt, and which of the others."""
     found = list(track(lab_runs.lab_runs(runs), description="runs"))
     unhurt = [run for run in found if run.stored.was_never_hurt]
-    for title, of in (("never hurt", unhurt), ("hurt or stopped", [run for run in found if run not in unhurt])):
+    others = [run for run in found if not run.stored.was_never_hurt]
+    for title, of in (("never hurt", unhurt), ("hurt or stopped", others)):
         told = Counter(
             (key, severity)
             for run in of
