@@ -308,6 +308,12 @@ def excused(m: Moment) -> bool:
     return m.rising() or m.at_top() is True
 
 
+def not_above_start(m: Moment) -> bool:
+    """The reward's average is not above b beyond noise, as far as known; or it has fallen, by 0.3."""
+    rise, fall = m.ema_beyond_noise("reward_mean"), m.fall()
+    return rise is None or rise <= 0 or (fall is not None and fall >= 0.3)
+
+
 def course() -> Iterator[Clause]:
     """Yield the clauses of the length and entropy findings and of clip_saturation."""
     of = "response_length_mean"
@@ -326,7 +332,9 @@ def course() -> Iterator[Clause]:
     yield Clause(finding=find, name="level", of=of, condition=far_below_b, hold=hold, guard=excused, outside=low)
     yield Clause(finding=find, name="fall", of=of, condition=entropy_fell, hold=hold, guard=excused, change=-1)
     find, of = "length_collapse", "response_length_mean"
-    yield Clause(finding=find, name="fall", of=of, condition=ema_below_b(of, 0.5), guard=excused, change=-1)
+    shorter = ema_below_b(of, 0.5)
+    begins = not_above_start
+    yield Clause(finding=find, name="fall", of=of, condition=shorter, guard=excused, only_if=begins, change=-1)
     # clip_fraction > 0.2 and up by half
     find, of = "clip_saturation", "clip_fraction"
     yield Clause(finding=find, name="growth", of=of, condition=times_b(of, 1.5, 0.2), hold=(10, 20), change=1)

@@ -144,6 +144,17 @@ def test_growing_responses_are_no_surge_while_the_reward_rises() -> None:
     assert "length_surge" in folded(rows(rises=False)).standing
 
 
+@pytest.mark.parametrize(("reward", "is_ill"), [(0.3, True), (0.5, False), (0.0, True)], ids=["as", "above", "fallen"])
+def test_shorter_responses_are_no_collapse_where_the_reward_waits_above_its_start(reward: float, is_ill: bool) -> None:
+    starts = [{**row, "reward_mean": 0.3 + 0.01 * (place % 2)} for place, row in enumerate(healthy(30))]
+    rises = [{**row, "reward_mean": 0.5 + 0.01 * (place % 2)} for place, row in enumerate(healthy(60))]
+    waits = [
+        {**row, "response_length_mean": 100.0, "reward_mean": reward + 0.01 * (place % 2)}
+        for place, row in enumerate(healthy(150))
+    ]
+    assert ("length_collapse" in folded([*starts, *(rises if reward != 0.3 else []), *waits]).standing) is is_ill
+
+
 def test_the_onset_is_not_before_the_last_row_in_which_the_reward_rose() -> None:
     grows = [
         {**row, "response_length_mean": 300 * 1.01**place, "reference_kl": 0.1 * 1.02**place,

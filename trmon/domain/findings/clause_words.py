@@ -12,6 +12,7 @@ from trmon.domain.severity import Severity
 SIDES: Mapping[str, str] = {">": "more than", ">=": "at least", "<": "less than", "<=": "at most"}
 OF_TRUTH: Mapping[str, str] = {
     "rising": "the reward rises",
+    "has_risen": "the reward is above its start",
     "at_top": "the reward is at its top",
     "reward_mean.above_floor": "the reward is at its lowest",
 }

@@ -21,6 +21,7 @@ from trmon.domain.findings.memory import (
     EMA_VARIANCE,
     MEDIAN_DEVIATION,
     MEDIAN_ROWS,
+    NOISE_ERRORS,
     START_ROWS,
     NonFiniteMemory,
     RewardMemory,
@@ -115,10 +116,6 @@ class Reading:
 
 # Transforms: of a memory, and the row's reading. Each knows what a single row's value is divided by in the same units.
 Transform: TypeAlias = Callable[[SignalMemory, Reading], float]
-
-
-NOISE_ERRORS = 4.0
-"""A change counts beyond so many standard errors. Source: findings, section 1."""
 
 
 def over(value: float, base: float) -> float:
@@ -404,6 +401,7 @@ COMPUTED: Mapping[str, Callable[[Reading], float]] = {
     "rising": lambda reading: float(
         reading.reward.is_rising(reading.computed("reward_noise"), reading.computed("fall"))
     ),
+    "has_risen": lambda reading: float(reading.reward.has_risen(reading.computed("fall"))),
     "at_top": _at_top,
     "reward_mean.above_floor": lambda reading: reading.reward.signal.now - floor_of(reading.computed("reward_lowest")),
     "reward_floor_errors": _floor_errors,

@@ -193,7 +193,9 @@ BLOCK_ROWS = 10
 SLOW_SQUARE = 0.91
 """The median of the squared difference of two means of 10 rows, times 10, over twice a row's variance."""
 FALL_SHARE = 0.3
-NOISE_ERRORS = 8.0
+NOISE_ERRORS = 4.0
+"""A change counts beyond so many standard errors. Source: findings, section 1."""
+FALL_ERRORS = 8.0
 RELATIVE_FLOOR = 1e-9
 TOP_SHARE = 0.9
 LOWER_ATOMS = (
@@ -309,7 +311,7 @@ class RewardMemory(msgspec.Struct, frozen=True, kw_only=True):
         scale = max(
             FALL_SHARE * (self.peak - lowest),
             FALL_SHARE * (self.peak - begun),
-            NOISE_ERRORS * noise * math.sqrt(FAST_VARIANCE),
+            FALL_ERRORS * noise * math.sqrt(FAST_VARIANCE),
             RELATIVE_FLOOR * max(1.0, abs(self.peak)),
         )
         return (self.peak - self.e15) / scale
@@ -321,6 +323,11 @@ class RewardMemory(msgspec.Struct, frozen=True, kw_only=True):
         now, error = self.averages[-1], noise * math.sqrt(EMA_VARIANCE)
         then = self.averages[0] if len(self.averages) > GROWTH_ROWS else self.average_at_start
         return now - then > 2.0 * math.sqrt(2.0) * error and now - self.averages[-1 - START_ROWS] >= -2.0 * error
+
+    def has_risen(self, fall: float) -> bool:
+        """Whether the average is above the run's start beyond the noise of rows, and the reward has not fallen."""
+        error = self.signal.noise * math.sqrt(1.0 / START_ROWS + EMA_VARIANCE)
+        return self.signal.ema - self.signal.start > NOISE_ERRORS * error and not fall >= FALL_SHARE
 
     def is_at_floor(self, rows: int) -> bool:
         """Whether the newest rewards have not left their floor."""
