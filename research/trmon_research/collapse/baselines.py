@@ -35,7 +35,6 @@ def moments_of_before(runs: Sequence[StoredRun]) -> Moments:
     found = [
         (place, update, falls, update >= run.begins)
         for place, run in enumerate(runs)
-        if run.record is not None
         for update in range(FIRST_UPDATE, run.n_updates, EVERY)
         if (falls := run.record.outcome.label.collapses_after(update)) is not None
     ]
@@ -64,7 +63,6 @@ def predictions_of_time(runs: Sequence[StoredRun]) -> list[Floats]:
 
 def _described(run: StoredRun) -> Floats:
     """Return the configuration of a run at each update, [updates, settings]."""
-    assert run.record is not None
     config = run.record.config
     fixed = (
         config.n_epochs,

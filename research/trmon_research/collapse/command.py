@@ -13,14 +13,13 @@ from rich.console import Console
 
 import trmon.domain.collapse_risk
 from trmon.domain.collapse_risk.fleet_calibration import PAGED, WARNED
-from trmon.domain.collapse_risk.risk_model import RiskModel, shipped_model
+from trmon.domain.collapse_risk.risk_model import RiskModel
 from trmon_research.collapse.fitting import fit_calibration
 from trmon_research.collapse.markdown import table
 from trmon_research.collapse.real_runs import coverage_rows
 from trmon_research.collapse.report import Benchmark, page, shown
 from trmon_research.collapse.scores import threshold_at
-from trmon_research.collapse.sealed import sealed_rows
-from trmon_research.collapse.stored_runs import RUNS, read_other_runs, read_runs
+from trmon_research.collapse.stored_runs import RUNS, read_runs
 from trmon_research.collapse.told import TOLD, read_told, tell, write_told
 from trmon_research.collapse.validation import fit_to, with_calibration
 
@@ -62,15 +61,6 @@ def real_runs(folder: Folder) -> None:
     typer.echo(
         "\n".join(table(["verdict", "logs", "rows", "spoken", "highest risk", "warned"], list(coverage_rows(folder))))
     )
-
-
-@app.command()
-def sealed(folder: Folder, output: Path = Path("sealed-score.md")) -> None:
-    """Score the shipped model, as it is, on runs that nothing has seen: `sealed.jsonl` and NAME.parquet. Only once."""
-    if output.exists():
-        raise typer.BadParameter(f"{output} exists: a sealed set is scored once")
-    output.write_text("\n".join(sealed_rows(read_other_runs(folder), shipped_model())) + "\n")
-    typer.echo(output.read_text())
 
 
 def fitted(benchmark: Benchmark) -> RiskModel:

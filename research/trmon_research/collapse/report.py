@@ -59,7 +59,7 @@ class Benchmark:
     @cached_property
     def draws(self) -> Draws:
         """The draws of all intervals."""
-        return Draws.of(self.runs)
+        return Draws.of([run.configuration for run in self.runs])
 
     @cached_property
     def held_out(self) -> HeldOut:

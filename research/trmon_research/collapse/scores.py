@@ -41,12 +41,12 @@ class Draws:
     counts: Floats
 
     @classmethod
-    def of(cls, runs: Sequence[StoredRun], *, draws: int = DRAWS) -> Draws:
-        """Return draws of as many configurations as the runs have, with replacement."""
-        names, place = np.unique([run.configuration for run in runs], return_inverse=True)
+    def of(cls, configurations: Sequence[str], *, draws: int = DRAWS) -> Draws:
+        """Return draws of as many configurations as there are, with replacement. Args: configurations: of each run."""
+        names, place = np.unique(configurations, return_inverse=True)
         rng = np.random.default_rng(0)
         drawn = rng.multinomial(len(names), np.full(len(names), 1 / len(names)), size=draws)
-        return cls(np.concatenate([np.ones((1, len(runs))), drawn[:, place]]))
+        return cls(np.concatenate([np.ones((1, len(configurations))), drawn[:, place]]))
 
     def figure(self, score: Callable[[Floats], float], *, of: str = "") -> Figure:
         """Return a score with its interval. Args: score: of how often each run counts, [runs]."""

@@ -28,12 +28,13 @@ class Course:
 
     average: Floats
     peak: Floats
+    lasts: int = WITHIN
 
     @classmethod
-    def of(cls, evaluated: Sequence[float]) -> Course:
-        """Return the course of the evaluation in force at each update."""
+    def of(cls, evaluated: Sequence[float], *, lasts: int = WITHIN) -> Course:
+        """Return the course of the evaluation in force at each update. Args: lasts: updates that a fall must last."""
         average = np.array(smoothed([*(list(evaluated[:1]) * SPAN), *evaluated])[SPAN:])
-        return cls(average, np.maximum.accumulate(average))
+        return cls(average, np.maximum.accumulate(average), lasts)
 
     @property
     def lost(self) -> Floats:
@@ -42,10 +43,10 @@ class Course:
 
     @property
     def lasting(self) -> Floats:
-        """The share lost at each update and at each of the 100 after it; NaN where fewer follow."""
-        found, n = np.full(len(self.average), np.nan), len(self.average) - WITHIN
+        """The share lost at each update and at each of the `lasts` after it; NaN where fewer follow."""
+        found, n = np.full(len(self.average), np.nan), len(self.average) - self.lasts
         for update in range(n):
-            found[update] = 1.0 - self.average[update : update + WITHIN + 1].max() / max(self.peak[update], 1e-9)
+            found[update] = 1.0 - self.average[update : update + self.lasts + 1].max() / max(self.peak[update], 1e-9)
         return found
 
     def onset(self, grade: float) -> int | None:
@@ -69,7 +70,7 @@ class Course:
             coming = lasting[update + 1 : update + 1 + HORIZON]
             if (coming >= grade).any():
                 found[update] = 1.0
-            elif update + HORIZON + WITHIN < n:
+            elif update + HORIZON + self.lasts < n:
                 found[update] = 0.0
         found[self.lost >= grade] = np.nan
         return found

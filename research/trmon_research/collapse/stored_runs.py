@@ -8,7 +8,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -36,7 +35,7 @@ class StoredRun:
     """A run: its columns, one value an update, and what it is a repetition of.
 
     `begins` is the first update at which its configuration changes; `was_stopped` says that it ended before its last
-    planned update; `record` is that of a sweep, None of another trainer.
+    planned update.
     """
 
     name: str
@@ -45,7 +44,7 @@ class StoredRun:
     begins: int
     was_stopped: bool
     columns: Mapping[str, npt.NDArray[Any]]
-    record: RunRecord | None = None
+    record: RunRecord
 
     @property
     def n_updates(self) -> int:
@@ -125,25 +124,6 @@ class StoredRun:
         )
 
 
-class SealedRun(msgspec.Struct, frozen=True):
-    """A line of the manifest of other runs: NAME.parquet beside it has the columns of a run of a sweep."""
-
-    name: str
-    configuration: str
-    mechanism: str
-    begins: int = 0
-    was_stopped: bool = False
-
-
 def read_runs(folder: Path = RUNS) -> list[StoredRun]:
     """Return the runs of a sweep's folder, by name."""
     return [StoredRun.of(read_record(path), read_columns(path)) for path in sorted(folder.glob("*.parquet"))]
-
-
-def read_other_runs(folder: Path) -> list[StoredRun]:
-    """Return the runs of another trainer: those of the lines of `sealed.jsonl` in a folder."""
-    lines = (folder / "sealed.jsonl").read_bytes().splitlines()
-    runs = [msgspec.json.decode(line, type=SealedRun) for line in lines]
-    return [
-        StoredRun(**msgspec.structs.asdict(run), columns=read_columns(folder / f"{run.name}.parquet")) for run in runs
-    ]

@@ -75,13 +75,14 @@ def unpack(name: str, folder: Path) -> None:
 def judge(
     sealed: Annotated[bool, typer.Option(help="The half that no rule was corrected on; look at it once.")] = False,
 ) -> None:
-    """Judge the stored runs of one half by the service; print the figures, a line a run, and their levels."""
-    from trmon_research.language import judged
+    """Judge the stored runs of one half by the service; print figures, a line a run, what was foretold, and levels."""
+    from trmon_research.language import foresight, judged
     from trmon_research.language_like.scoring import figure_table
 
     runs = list(judged.judged_runs(sealed=sealed))
     typer.echo("\n".join(figure_table((run.score for run in runs), judged.WANTED)))
-    typer.echo("\n".join(["", *judged.run_table(runs), "", *judged.level_table(runs)]))
+    foretold = foresight.risk_table([run.foretold for run in runs])
+    typer.echo("\n".join(["", *judged.run_table(runs), "", *foretold, "", *judged.level_table(runs)]))
 
 
 @app.command("tokens")

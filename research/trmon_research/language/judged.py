@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +13,8 @@ import numpy.typing as npt
 from trmon.domain.access import EVERYTHING
 from trmon.domain.backtest.evaluation import backtest_run
 from trmon.domain.backtest.stored_history import HAS_FIRED, PolicyMaskRate, StoredHistory
+from trmon.domain.batches.batch import BatchRow
+from trmon.domain.collapse_risk.risk_reading import RISK
 from trmon.domain.rules.rule_yaml import builtin_rules
 from trmon.store import Store
 from trmon_research.collapse.markdown import number, table
@@ -20,6 +22,7 @@ from trmon_research.detection.recorded_run import messages_in
 from trmon_research.detection.replay import replayed
 from trmon_research.judgement.folded import CATALOGUE, FoldedRun
 from trmon_research.judgement.lab_runs import judged_history
+from trmon_research.language.foresight import Foretold
 from trmon_research.language.stored import SPOOL, StoredRun, stored_runs, unpack
 from trmon_research.language_like.faults import Truth
 from trmon_research.language_like.judged import judgement_of
@@ -46,7 +49,7 @@ class JudgedRun:
     """A stored run, its values [rows] by signal, what the judge made of it, and the score of that.
 
     `raised` is the number of alerts that the service raised, `unlike` names those that a backtest of the rows has not,
-    or has alone.
+    or has alone; `foretold` is what the risk of a collapse was.
     """
 
     stored: StoredRun
@@ -55,6 +58,7 @@ class JudgedRun:
     score: RunScore
     raised: int
     unlike: tuple[str, ...]
+    foretold: Foretold
 
 
 def judged_runs(*, sealed: bool) -> Iterator[JudgedRun]:
@@ -80,7 +84,17 @@ def judged(stored: StoredRun) -> JudgedRun:
         [outcome] = backtest_run(history, {"builtin": builtin_rules()}).outcomes
     values = {name: np.array([row.numbers.get(name, np.nan) for row in rows]) for name in SHOWN}
     score = score_run(stored.plan.name, truth(stored), judgement_of(found))
-    return JudgedRun(stored, values, found, score, len(raised), outcome.unlike_live or ())
+    return JudgedRun(stored, values, found, score, len(raised), outcome.unlike_live or (), _foretold(stored, rows))
+
+
+def _foretold(stored: StoredRun, rows: Sequence[BatchRow]) -> Foretold:
+    """Return the risk that the service stored with each step; that of the last attempt where one is repeated."""
+    risk = np.full(max(row.key.step for row in rows) + 1, np.nan)
+    for row in rows:
+        risk[row.key.step] = row.numbers.get(RISK, np.nan)
+    evaluated = {int(update): reward for update, reward in stored.facts["evaluated"].items()}
+    fault = stored.plan.fault
+    return Foretold(stored.plan.name, 0 if fault is None else fault.at, risk, evaluated)
 
 
 def _raised(store: Store) -> set[tuple[str, int]]:
