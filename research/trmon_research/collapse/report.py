@@ -108,7 +108,7 @@ def shown(moments: Moments) -> Moments:
 
 
 NOT_MEASURED = [
-    "Not measured since the rules, the model or the label changed; `make collapse` does, in an hour of a core."
+    "Not measured since the rules, the model or the label changed; `make collapse` does, in half an hour of a core."
 ]
 
 
