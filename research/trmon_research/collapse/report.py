@@ -11,6 +11,7 @@ import numpy as np
 
 from trmon.domain.collapse_risk.fleet_calibration import PAGED
 from trmon_research.collapse import baselines
+from trmon_research.collapse.boosted import predictions_of_boosted_trees
 from trmon_research.collapse.markdown import table
 from trmon_research.collapse.moments import FIRST_UPDATE, Moments, scored_moments
 from trmon_research.collapse.provenance import digest_of_page
@@ -203,6 +204,9 @@ def _beside(benchmark: Benchmark) -> list[str]:
     predictors: Mapping[str, Callable[[Folds], list[Floats]]] = {
         "the model of before: with the learning rate, fitted to the label of before": lambda folds: (
             baselines.predictions(runs, before, folds, inputs=baselines.OF_BEFORE)
+        ),
+        "boosted trees on relative features of the same inputs": lambda folds: predictions_of_boosted_trees(
+            runs, moments, folds
         ),
         "reward alone": lambda folds: baselines.predictions(runs, moments, folds, inputs=baselines.REWARD_ALONE),
         "the four signals of [DRIFT]": lambda folds: baselines.predictions(runs, moments, folds, inputs=baselines.FOUR),
