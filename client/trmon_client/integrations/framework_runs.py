@@ -25,6 +25,8 @@ from trmon_client.monitor import Monitor
 
 Hook = Callable[..., Any]
 """Takes the wrapped method, then its arguments; calls it once and returns what the caller gets."""
+SUMMARY_OF_TRAINING = "train_runtime"
+"""In what trainers of transformers log at their end of the whole training, which belongs to no step."""
 
 
 def unfit_methods(owner: object, expected: Mapping[str, Sequence[str]]) -> list[str]:

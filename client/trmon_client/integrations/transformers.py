@@ -17,11 +17,14 @@ from transformers.integrations import INTEGRATION_TO_CALLBACK
 from trmon_client.advice import requests_at_step
 from trmon_client.config.settings import OnIncident, resolve_settings
 from trmon_client.error_guard import ErrorGuard
-from trmon_client.integrations.framework_runs import as_name, described_config, report_numbers, warn_once
+from trmon_client.integrations.framework_runs import (
+    SUMMARY_OF_TRAINING,
+    as_name,
+    described_config,
+    report_numbers,
+    warn_once,
+)
 from trmon_client.monitor import Monitor, call_on_incident
-
-SUMMARY = "train_runtime"
-"""In what a Trainer logs at its end of the whole training, which belongs to no step."""
 
 
 class TransformersCallback(TrainerCallback):  # type: ignore[misc]
@@ -50,7 +53,7 @@ class TransformersCallback(TrainerCallback):  # type: ignore[misc]
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
         """Send what the trainer logs."""
-        if logs and SUMMARY not in logs:
+        if logs and SUMMARY_OF_TRAINING not in logs:
             report_numbers(self._monitor, state.global_step, lambda: logs)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 from trmon_client.batch_decision import BatchDecision
 from trmon_client.config.settings import ClientSettings
 from trmon_client.integrations.framework_runs import (
+    SUMMARY_OF_TRAINING,
     Hook,
     hook_method,
     ids_like,
@@ -22,8 +23,6 @@ from trmon_client.monitor import Monitor
 NAMES = ("loss", "grad_norm", "learning_rate", "entropy", "completions/clipped_ratio")
 PREFIXES = ("sampling/", "sample/staleness_", "rewards/", "eval_")
 RENAMED = {"learning_rate": "lr"}
-SUMMARY = "train_runtime"
-"""In what a Trainer logs at its end of the whole training, which belongs to no step."""
 SCALARS_ONLY = "what it logs, without its sequences"
 
 
@@ -77,7 +76,7 @@ class TrainingHooks:
     def _log_all(self, monitor: Monitor) -> None:
         """Report every number of a trainer whose batches are not seen, at the step that it logs."""
         newest = self._trainer.state.log_history[-1]
-        if SUMMARY not in newest:
+        if SUMMARY_OF_TRAINING not in newest:
             values = {name: value for name, value in newest.items() if name != "step"}
             report_numbers(monitor, int(newest["step"]), lambda: values)
 
