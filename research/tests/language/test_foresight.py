@@ -40,7 +40,7 @@ def test_the_table_counts_silence_as_no_risk() -> None:
     rows = {line.split(" | ")[0].strip("| "): line.split(" | ")[1] for line in risk_table(runs)[2:]}
     assert rows["moments, and the runs with a collapse among them"] == "18, 2 of 4"
     assert rows["coverage: moments at which it speaks"].startswith("83%")
-    assert rows["collapses found, at the risk of a warning"].startswith("1 of 2: 50%")
-    assert rows["never-hurt runs alarmed, at the risk of a warning"].startswith("1 of 2: 50%")
+    assert rows["collapses found, at the threshold of a warning"].startswith("1 of 2: 50%")
+    assert rows["never-hurt runs alarmed, at the threshold of a warning"].startswith("1 of 2: 50%")
     # The 6 moments of collapses are 3 of 0.9 and 3 silent, the 12 others one of 0.9 and 11 of 0.01.
     assert rows["AUROC"].startswith(f"{(3 * (11 + 0.5)) / 72:.3f}")

@@ -85,8 +85,8 @@ def risk_table(runs: Sequence[Foretold]) -> list[str]:
             ["coverage: moments at which it speaks", coverage.words(".0%"), "80%"],
             ["AUROC", draws.figure(lambda count: area(count[place])).words(), "0.80"],
             ["expected calibration error", draws.figure(lambda count: error(count[place])).words(), "0.06"],
-            ["collapses found, at the risk of a warning", alarmed(collapses, at=file.warn_at), "50%"],
-            ["never-hurt runs alarmed, at the risk of a warning", alarmed(well, at=file.warn_at), "10%"],
-            ["never-hurt runs at twice as rare a risk", alarmed(well, at=file.page_at), "5%"],
+            ["collapses found, at the threshold of a warning", alarmed(collapses, at=file.warn_at), "50%"],
+            ["never-hurt runs alarmed, at the threshold of a warning", alarmed(well, at=file.warn_at), "10%"],
+            ["never-hurt runs alarmed, at the higher threshold", alarmed(well, at=file.page_at), "5%"],
         ],
     )
