@@ -1,10 +1,10 @@
-"""What a risk foretold: which moments count, and the table of runs that collapse, stay well, or are silent."""
+"""What a risk foretold: which moments count, and the figures of runs that collapse, stay well, or are silent."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from trmon_research.language.foresight import Foretold, risk_table
+from trmon_research.language.foresight import Foretold, risk_figures
 
 
 def foretold(
@@ -30,14 +30,14 @@ def test_moments_begin_with_the_fault_and_end_with_the_collapse_or_where_no_fall
     assert short.onset is None, "a fall must last 20 updates"
 
 
-def test_the_table_counts_silence_as_no_risk() -> None:
+def test_the_figures_count_silence_as_no_risk() -> None:
     runs = [
         foretold("ill", evaluated=COLLAPSES, begins=70, late=0.9),
         foretold("silent", evaluated=COLLAPSES, begins=70, late=np.nan),
         foretold("well", evaluated=WELL),
         foretold("alarmed", evaluated=WELL, risk=0.9),
     ]
-    rows = {line.split(" | ")[0].strip("| "): line.split(" | ")[1] for line in risk_table(runs)[2:]}
+    rows = risk_figures(runs)
     assert rows["moments, and the runs with a collapse among them"] == "18, 2 of 4"
     assert rows["coverage: moments at which it speaks"].startswith("83%")
     assert rows["collapses found, at the threshold of a warning"].startswith("1 of 2: 50%")

@@ -73,16 +73,17 @@ def unpack(name: str, folder: Path) -> None:
 
 @app.command()
 def judge(
-    sealed: Annotated[bool, typer.Option(help="The half that no rule was corrected on; look at it once.")] = False,
+    sealed: Annotated[bool, typer.Option(help="And the half that no rule was corrected on; look at it once.")] = False,
 ) -> None:
-    """Judge the stored runs of one half by the service; print figures, a line a run, what was foretold, and levels."""
-    from trmon_research.language import foresight, judged
-    from trmon_research.language_like.scoring import figure_table
+    """Judge the stored runs by the service; print figures, what the risk foretold, a line a run, and levels."""
+    from trmon_research.language import judged
 
-    runs = list(judged.judged_runs(sealed=sealed))
-    typer.echo("\n".join(figure_table((run.score for run in runs), judged.WANTED)))
-    foretold = foresight.risk_table([run.foretold for run in runs])
-    typer.echo("\n".join(["", *judged.run_table(runs), "", *foretold, "", *judged.level_table(runs)]))
+    halves = {"open half": list(judged.judged_runs(sealed=False))}
+    if sealed:
+        halves["sealed half"] = list(judged.judged_runs(sealed=True))
+    runs = [run for half in halves.values() for run in half]
+    for lines in (*judged.half_tables(halves), judged.run_table(runs), judged.level_table(runs)):
+        typer.echo("\n".join(["", *lines]))
 
 
 @app.command("tokens")

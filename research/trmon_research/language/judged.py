@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,11 +22,12 @@ from trmon_research.detection.recorded_run import messages_in
 from trmon_research.detection.replay import replayed
 from trmon_research.judgement.folded import CATALOGUE, FoldedRun
 from trmon_research.judgement.lab_runs import judged_history
-from trmon_research.language.foresight import Foretold
+from trmon_research.language.foresight import WANTED as WANTED_OF_RISK
+from trmon_research.language.foresight import Foretold, risk_figures
 from trmon_research.language.stored import SPOOL, StoredRun, stored_runs, unpack
 from trmon_research.language_like.faults import Truth
 from trmon_research.language_like.judged import judgement_of
-from trmon_research.language_like.scoring import RunScore, score_run
+from trmon_research.language_like.scoring import RunScore, figure_counts, score_run
 
 SHOWN = (
     "mismatch_prob_pearson",
@@ -107,6 +108,17 @@ def truth(stored: StoredRun) -> Truth | None:
     """Return what is wrong with a run, and since which row."""
     fault = stored.plan.fault
     return None if fault is None else Truth(fault.at, fault.at + fault.shows_within, tuple(sorted(fault.accept)))
+
+
+def half_tables(halves: Mapping[str, Sequence[JudgedRun]]) -> Iterator[list[str]]:
+    """Yield the tables of what is counted, with a column for each half: of the judgement, and of the risk."""
+    counts = [figure_counts(run.score for run in runs) for runs in halves.values()]
+    rows = [[of[0][0], *(f"{count} of {n}" for _, count, n in of)] for of in zip(*counts, strict=True)]
+    yield table(["figure", *halves, "wanted"], [[*row, goal] for row, goal in zip(rows, WANTED, strict=True)])
+    figures = [risk_figures([run.foretold for run in runs]) for runs in halves.values()]
+    rows = [[name, *(of[name] for of in figures)] for name in figures[0]]
+    goals = zip(rows, WANTED_OF_RISK, strict=True)
+    yield table(["risk of a collapse", *halves, "wanted"], [[*row, goal] for row, goal in goals])
 
 
 def run_table(runs: Iterable[JudgedRun]) -> list[str]:

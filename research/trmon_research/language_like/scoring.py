@@ -107,11 +107,18 @@ WANTED = ("0", "at most 1", "at least 29", "0", "at least 26", "at least 28", "8
 
 def figure_table(scores: Iterable[RunScore], wanted: Sequence[str]) -> list[str]:
     """Return the table of what is counted over judged runs, of how many, and what is wanted of each figure."""
+    counts = figure_counts(scores)
+    rows = [f"| {' | '.join(map(str, (*count, goal)))} |" for count, goal in zip(counts, wanted, strict=True)]
+    return ["| figure | count | of | wanted |", "|---|---|---|---|", *rows]
+
+
+def figure_counts(scores: Iterable[RunScore]) -> Sequence[tuple[str, int, int]]:
+    """Return the figures of judged runs: what is counted, the count, and of how many."""
     scores = list(scores)
     healthy, ill = [s for s in scores if not s.is_ill], [s for s in scores if s.is_ill]
     errors = [s.onset_error for s in ill if s.onset_error is not None]
     before = [s.good_before for s in ill if s.good_before is not None]
-    counts = (
+    return (
         ("healthy: paged", sum(s.paged for s in healthy), len(healthy)),
         ("healthy: warned", sum(s.warned for s in healthy), len(healthy)),
         ("ill: told", sum(s.told_row is not None for s in ill), len(ill)),
@@ -123,8 +130,6 @@ def figure_table(scores: Iterable[RunScore], wanted: Sequence[str]) -> list[str]
         ("last good row after the onset", sum(s.good_after_onset for s in ill), len(ill)),
         (f"last good row over {FAR} rows too early", sum(n > FAR for n in before), len(before)),
     )
-    rows = [f"| {' | '.join(map(str, (*count, goal)))} |" for count, goal in zip(counts, wanted, strict=True)]
-    return ["| figure | count | of | wanted |", "|---|---|---|---|", *rows]
 
 
 def _wrong(scores: Iterable[RunScore]) -> Iterable[str]:
