@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from lightning.pytorch import Callback
@@ -28,6 +29,7 @@ class LightningCallback(Callback):  # type: ignore[misc]
         self._given = {**settings, "rank": 0, "world_size": 1}
         resolve_settings(self._given, environment=os.environ)
         self._monitor: Monitor | None = None
+        self._logger: _ScalarsLogger | None = None
 
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
         """Begin a run."""
@@ -35,7 +37,13 @@ class LightningCallback(Callback):  # type: ignore[misc]
             config = described_config("lightning", pl_module.hparams, given=self._given.get("config"))
             settings = resolve_settings({**self._given, "config": config}, environment=os.environ)
             self._monitor = Monitor(replace(settings, reports_checkpoints=True))
-            trainer.loggers = [*trainer.loggers, _ScalarsLogger(self._monitor, trainer)]
+            self._logger = _ScalarsLogger(self._monitor, trainer)
+            trainer.loggers = [*trainer.loggers, self._logger]
+
+    def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
+        """Report the checkpoints that have been saved since the last batch, and deleted for them."""
+        if self._logger is not None:
+            self._logger.report_saved()
 
     def on_validation_start(self, trainer: Any, pl_module: Any) -> None:
         """Report the pause of the training loop."""
@@ -52,8 +60,10 @@ class LightningCallback(Callback):  # type: ignore[misc]
 
     def _end(self, trainer: Any, error: BaseException | None) -> None:
         monitor, self._monitor = self._monitor, None
-        if monitor is not None:
-            trainer.loggers = [logger for logger in trainer.loggers if not isinstance(logger, _ScalarsLogger)]
+        logger, self._logger = self._logger, None
+        if monitor is not None and logger is not None:
+            trainer.loggers = [other for other in trainer.loggers if other is not logger]
+            logger.report_saved()
             monitor.__exit__(None if error is None else type(error), error, None)
 
 
@@ -65,6 +75,7 @@ class _ScalarsLogger(Logger):  # type: ignore[misc]
         super().__init__()
         self._monitor = monitor
         self._trainer = trainer
+        self._saved: dict[int, Any] = {}
 
     def log_metrics(self, metrics: Mapping[str, Any], step: int | None = None) -> None:
         # Metrics of an evaluation count steps of its own.
@@ -72,9 +83,15 @@ class _ScalarsLogger(Logger):  # type: ignore[misc]
             report_numbers(self._monitor, step, lambda: metrics)
 
     def after_save_checkpoint(self, checkpoint_callback: Any) -> None:
-        # Lightning has counted the step that it has just done; it logs its numbers under the count before it.
-        step = max(0, self._trainer.global_step - 1)
-        report_checkpoint(self._monitor, step, lambda: checkpoint_callback._last_checkpoint_saved)
+        # Lightning has counted the step that it has just done; it logs its numbers under the count before it. The
+        # checkpoint that this one replaces is deleted after this call.
+        self._saved[max(0, self._trainer.global_step - 1)] = checkpoint_callback
+
+    def report_saved(self) -> None:
+        """Report what has been saved since the last call."""
+        saved, self._saved = self._saved, {}
+        for step, callback in saved.items():
+            report_checkpoint(self._monitor, step, partial(getattr, callback, "_last_checkpoint_saved"))
 
     def log_hyperparams(self, *_: Any, **__: Any) -> None:
         pass
