@@ -28,6 +28,7 @@ def test_moments_begin_with_the_fault_and_end_with_the_collapse_or_where_no_fall
     assert (ill.was_never_hurt, list(ill.moments)) == (False, [80, 90])
     short = foretold("short", evaluated={9: 0.4, 69: 0.6, 125: 0.1})
     assert short.onset is None, "a fall must last 20 updates"
+    assert list(short.moments) == [], "whether one that is open at the end would have lasted is not known"
 
 
 def test_the_figures_count_silence_as_no_risk() -> None:

@@ -51,7 +51,12 @@ class Foretold:
 
     @property
     def moments(self) -> range:
-        """Every ten updates from update 60, and from the fault on, until it collapses or no fall could last."""
+        """Every ten updates from update 60, and from the fault on, until it collapses or no fall could last.
+
+        None of a run that ends in a fall, too early to tell whether it lasts.
+        """
+        if self.course.is_open(COLLAPSE):
+            return range(0)
         end = len(self.risk) - LASTS if self.onset is None else self.onset
         first = max(FIRST_UPDATE, self.begins)
         return range(first + -first % EVERY, end, EVERY)
