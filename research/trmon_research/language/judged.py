@@ -16,6 +16,7 @@ from trmon.domain.backtest.stored_history import HAS_FIRED, PolicyMaskRate, Stor
 from trmon.domain.batches.batch import BatchRow
 from trmon.domain.collapse_risk.risk_reading import RISK
 from trmon.domain.rules.rule_yaml import builtin_rules
+from trmon.domain.severity import Severity
 from trmon.store import Store
 from trmon_research.collapse.markdown import number, table
 from trmon_research.detection.recorded_run import messages_in
@@ -43,6 +44,7 @@ SHOWN = (
 
 WANTED = ("0", "1 of 10", "17 of 18", "0", "15 of 18", "", "", "", "0", "")
 """What is wanted of each figure of all 28 runs."""
+SOON = 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,10 +117,37 @@ def half_tables(halves: Mapping[str, Sequence[JudgedRun]]) -> Iterator[list[str]
     counts = [figure_counts(run.score for run in runs) for runs in halves.values()]
     rows = [[of[0][0], *(f"{count} of {n}" for _, count, n in of)] for of in zip(*counts, strict=True)]
     yield table(["figure", *halves, "wanted"], [[*row, goal] for row, goal in zip(rows, WANTED, strict=True)])
+    messages = [message_figures(runs) for runs in halves.values()]
+    yield table(["messages", *halves], [[name, *(of[name] for of in messages)] for name in messages[0]])
     figures = [risk_figures([run.foretold for run in runs]) for runs in halves.values()]
     rows = [[name, *(of[name] for of in figures)] for name in figures[0]]
     goals = zip(rows, WANTED_OF_RISK, strict=True)
     yield table(["risk of a collapse", *halves, "wanted"], [[*row, goal] for row, goal in goals])
+
+
+def message_figures(runs: Sequence[JudgedRun]) -> dict[str, str]:
+    """Return whom pages reached, and what of the harm was told before it came; a page is harm in a run that is hurt."""
+    well = [run for run in runs if run.foretold.was_never_hurt]
+    pages = [run.foretold for run in runs for one in run.found.told if one.severity is Severity.PAGE]
+    onsets = [(run.found.told, onset) for run in runs if (onset := run.foretold.onset) is not None]
+
+    def told_by(last: int, *, paged: bool) -> str:
+        found = [
+            any(one.row < onset + last for one in told if one.severity is Severity.PAGE or not paged)
+            for told, onset in onsets
+        ]
+        return f"{sum(found)} of {len(onsets)}"
+
+    paged = sum(any(one.severity is Severity.PAGE for one in run.found.told) for run in well)
+    return {
+        "never-hurt runs paged": f"{paged} of {len(well)}",
+        "never-hurt runs paged or warned": f"{sum(bool(run.found.told) for run in well)} of {len(well)}",
+        "pages that were harm": f"{sum(not run.was_never_hurt for run in pages)} of {len(pages)}",
+        "collapses told before they began": told_by(0, paged=False),
+        f"by {SOON} updates after": told_by(SOON + 1, paged=False),
+        "collapses paged before they began": told_by(0, paged=True),
+        f"paged by {SOON} updates after": told_by(SOON + 1, paged=True),
+    }
 
 
 def run_table(runs: Iterable[JudgedRun]) -> list[str]:
