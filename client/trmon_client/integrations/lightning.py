@@ -28,7 +28,6 @@ class LightningCallback(Callback):  # type: ignore[misc]
     def __init__(self, **settings: Any) -> None:
         self._given = {**settings, "rank": 0, "world_size": 1}
         resolve_settings(self._given, environment=os.environ)
-        self._monitor: Monitor | None = None
         self._logger: _ScalarsLogger | None = None
 
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
@@ -36,8 +35,7 @@ class LightningCallback(Callback):  # type: ignore[misc]
         if trainer.is_global_zero:
             config = described_config("lightning", pl_module.hparams, given=self._given.get("config"))
             settings = resolve_settings({**self._given, "config": config}, environment=os.environ)
-            self._monitor = Monitor(replace(settings, reports_checkpoints=True))
-            self._logger = _ScalarsLogger(self._monitor, trainer)
+            self._logger = _ScalarsLogger(Monitor(replace(settings, reports_checkpoints=True)), trainer)
             trainer.loggers = [*trainer.loggers, self._logger]
 
     def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
@@ -47,8 +45,8 @@ class LightningCallback(Callback):  # type: ignore[misc]
 
     def on_validation_start(self, trainer: Any, pl_module: Any) -> None:
         """Report the pause of the training loop."""
-        if self._monitor is not None and not trainer.sanity_checking:
-            self._monitor.pause("evaluation")
+        if self._logger is not None and not trainer.sanity_checking:
+            self._logger.monitor.pause("evaluation")
 
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
         """End the run as crashed, or as interrupted."""
@@ -59,12 +57,11 @@ class LightningCallback(Callback):  # type: ignore[misc]
         self._end(trainer, None)
 
     def _end(self, trainer: Any, error: BaseException | None) -> None:
-        monitor, self._monitor = self._monitor, None
         logger, self._logger = self._logger, None
-        if monitor is not None and logger is not None:
+        if logger is not None:
             trainer.loggers = [other for other in trainer.loggers if other is not logger]
             logger.report_saved()
-            monitor.__exit__(None if error is None else type(error), error, None)
+            logger.monitor.__exit__(None if error is None else type(error), error, None)
 
 
 class _ScalarsLogger(Logger):  # type: ignore[misc]
@@ -73,14 +70,14 @@ class _ScalarsLogger(Logger):  # type: ignore[misc]
 
     def __init__(self, monitor: Monitor, trainer: Any) -> None:
         super().__init__()
-        self._monitor = monitor
+        self.monitor = monitor
         self._trainer = trainer
         self._saved: dict[int, Any] = {}
 
     def log_metrics(self, metrics: Mapping[str, Any], step: int | None = None) -> None:
         # Metrics of an evaluation count steps of its own.
         if self._trainer.training and step is not None:
-            report_numbers(self._monitor, step, lambda: metrics)
+            report_numbers(self.monitor, step, lambda: metrics)
 
     def after_save_checkpoint(self, checkpoint_callback: Any) -> None:
         # Lightning has counted the step that it has just done; it logs its numbers under the count before it. The
@@ -91,7 +88,7 @@ class _ScalarsLogger(Logger):  # type: ignore[misc]
         """Report what has been saved since the last call."""
         saved, self._saved = self._saved, {}
         for step, callback in saved.items():
-            report_checkpoint(self._monitor, step, partial(getattr, callback, "_last_checkpoint_saved"))
+            report_checkpoint(self.monitor, step, partial(getattr, callback, "_last_checkpoint_saved"))
 
     def log_hyperparams(self, *_: Any, **__: Any) -> None:
         pass

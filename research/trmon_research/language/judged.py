@@ -113,7 +113,7 @@ def truth(stored: StoredRun) -> Truth | None:
 
 
 def half_tables(halves: Mapping[str, Sequence[JudgedRun]]) -> Iterator[list[str]]:
-    """Yield the tables of what is counted, with a column for each half: of the judgement, and of the risk."""
+    """Yield the tables of what is counted, a column a half: of the judgement, its messages, and the risk."""
     counts = [figure_counts(run.score for run in runs) for runs in halves.values()]
     rows = [[of[0][0], *(f"{count} of {n}" for _, count, n in of)] for of in zip(*counts, strict=True)]
     yield table(["figure", *halves, "wanted"], [[*row, goal] for row, goal in zip(rows, WANTED, strict=True)])
