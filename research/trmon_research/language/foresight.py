@@ -79,7 +79,7 @@ def risk_figures(runs: Sequence[Foretold]) -> dict[str, str]:
 
     def alarmed(of: npt.NDArray[np.bool_], *, at: float) -> str:
         before = [run.risk[: run.onset] for run in runs]
-        is_alarmed = np.array([bool((values[FIRST_UPDATE:] >= at).any()) for values in before])
+        is_alarmed = np.array([bool((values[FIRST_UPDATE:] > at).any()) for values in before])
         return f"{(is_alarmed & of).sum()} of {of.sum()}: {share(is_alarmed, of).words('.0%')}"
 
     file = shipped_model().file

@@ -389,7 +389,7 @@ def temperature(m: Moment) -> bool | None:
     return every(honest, steady, sum(1 / 4 < part < 3 / 4 for part in means5) <= m.lower(10))
 
 
-def one_step(m: Moment) -> bool | None:
+def one_step(m: Moment, least: float = 0.9) -> bool | None:
     """In 5 rows both slopes have one sign, >= 0.012, within a factor of 2, corr(d, log q) >= 0.9; no ramp; ratio 1."""
     s1, s2, corr = (m.last(f"engine:{stem}", 5) for stem in ("logp_slope_q", "logp_slope_p", "logp_corr_q"))
     if min(len(s1), len(s2), len(corr)) < 5:
@@ -407,9 +407,18 @@ def one_step(m: Moment) -> bool | None:
     if ratio is not None:
         se = m.noise("engine:ratio_mean") / math.sqrt(20)
         honest = abs(ratio - 1) < max(m.lower(0.005), m.lower(4) * se)
-    strong = alike and bool(np.abs(corr).min() >= m.upper(0.9))
+    strong = alike and bool(np.abs(corr).min() >= m.upper(least))
     pearson = m.now("engine:prob_pearson")
     return every(strong, ramp, None if pearson is None else pearson >= m.upper(0.95), honest)
+
+
+def leap(m: Moment) -> bool | None:
+    """The same with corr >= 0.5, where the slope of 5 rows is ten times that of any 5 rows before, of 20 at least."""
+    pairs = zip(m.all("engine:logp_slope_q")[::-1], m.all("engine:logp_slope_p")[::-1], strict=False)
+    slope = [(s1 + s2) / 2 for s1, s2 in pairs][::-1]
+    means = [abs(sum(slope[t : t + 5]) / 5) for t in range(len(slope) - 4)][-100:]
+    quiet = means[-1] > m.upper(10) * max(means[:-5]) if len(means) > 20 else None
+    return every(one_step(m, 0.5), quiet)
 
 
 def steep(m: Moment) -> bool | None:
@@ -527,6 +536,15 @@ def agreement() -> Iterator[Clause]:
         hold=SELF_HELD,
         guard=lagging,
         outside=lambda m: above(abs(m.now("engine:logp_corr_q") or 0.0), 0.9),
+    )
+    yield Clause(
+        finding="temperature",
+        name="leap",
+        of="engine:logp_corr_q",
+        condition=leap,
+        hold=SELF_HELD,
+        guard=lagging,
+        outside=lambda m: above(abs(m.now("engine:logp_corr_q") or 0.0), 0.5),
     )
     yield from stale()
     for name, (gap, limit) in GAPS.items():

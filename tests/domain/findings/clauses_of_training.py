@@ -303,6 +303,15 @@ def entropy_fell(m: Moment) -> bool | None:
     return every(ema_below_b("entropy*", 0.2)(m), either(sinks, fallen(0.5)(m)))
 
 
+def entropy_grows(m: Moment) -> bool | None:
+    """EMA > 1.25 b beyond noise, and the mean of 20 rows > 1.25 x that of 50 rows before, with fall >= 0.5."""
+    values = m.all("entropy*")
+    rises = None
+    if len(values) >= 70:
+        rises = float(np.mean(values[-20:])) > m.upper(1.25) * float(np.mean(values[-70:-50]))
+    return every(ema_times_b("entropy*", 1.25)(m), rises, fallen(0.5)(m))
+
+
 def excused(m: Moment) -> bool:
     """not rising, not at top (an unknown top guards nothing)."""
     return m.rising() or m.at_top() is True
@@ -326,7 +335,7 @@ def course() -> Iterator[Clause]:
     for name, condition in levels:
         yield Clause(finding=find, name=name, of=of, condition=condition, hold=hold)
     with_fall: Test = lambda m: every(ema_times_b("entropy*", 2)(m), fallen(0.5)(m))  # noqa: E731
-    for name, condition in (("growth", ema_times_b(of, 3)), ("beside_fall", with_fall)):
+    for name, condition in (("growth", ema_times_b(of, 3)), ("beside_fall", with_fall), ("growing", entropy_grows)):
         yield Clause(finding=find, name=name, of=of, condition=condition, hold=hold, guard=excused, change=1)
     find = "entropy_collapse"
     yield Clause(finding=find, name="level", of=of, condition=far_below_b, hold=hold, guard=excused, outside=low)

@@ -10,7 +10,7 @@ import numpy as np
 
 from tests.domain.findings.healthy_run import Row, healthy
 
-SEED, COUNT = 4, 306
+SEED, COUNT = 4, 309
 NAN = math.nan
 
 
@@ -214,6 +214,15 @@ def _slope(d: Draft) -> None:
     d.put("mismatch_logp_corr_q", math.copysign(0.96 if d.start % 2 else 0.5, value))
 
 
+def _leap(d: Draft) -> None:
+    """Slopes that leave a quiet past at once, by 11 to 20 times its largest mean of 5 rows."""
+    d.start = max(d.start, 26)
+    value = 0.02 * d.strength
+    for name in ("mismatch_logp_slope_q", "mismatch_logp_slope_p"):
+        d.put(name, value, noise=0.05)
+    d.put("mismatch_logp_corr_q", 0.65 * d.strength)
+
+
 def _support(d: Draft) -> None:
     _step("mismatch_ratio_mean", 1.0, 0.993 if d.start % 2 else 1.007, at=5, noise=1e-4)(d)
 
@@ -403,6 +412,7 @@ RARE: dict[str, Illness] = {
     "repeated prompts": _step("distinct_prompt_share", 0.125, 0.05, at=22),
     "temperature from a step on": _both(_slope, _fixed(mismatch_logp_corr_q=0.96)),
     "short steps": _step("step_seconds", 0.2, 0.95, at=22),
+    "temperature that leaps": _leap,
 }
 """Illnesses of the last series, three of each."""
 OFTEN = (

@@ -162,6 +162,10 @@ SPECIAL: Mapping[str, tuple[Callable[[int], Values], Callable[[int], Values]]] =
         lambda row: STEADY_SLOPES | {"mismatch_logp_slope_p": 0.025 if row % 2 else -0.025},
     ),
     "temperature.step": (constant(**STEADY_SLOPES | {"mismatch_logp_corr_q": 0.95}), constant(**STEADY_SLOPES)),
+    "temperature.leap": (
+        constant(**STEADY_SLOPES | {"mismatch_logp_corr_q": 0.6}),
+        constant(**STEADY_SLOPES | {"mismatch_logp_corr_q": 0.3}),
+    ),
     "support_shift.ratio": (constant(mismatch_ratio_mean=0.99), constant(mismatch_ratio_mean=0.997)),
     "engine_mismatch.gaps": (
         constant(**NO_GAPS | {"n_prob_diff_half": 100.0}),
@@ -177,6 +181,10 @@ SPECIAL: Mapping[str, tuple[Callable[[int], Values], Callable[[int], Values]]] =
     "entropy_explosion.beside_fall": (
         lambda row: {"sampled_entropy": 1.4} | falling(row),
         constant(sampled_entropy=1.4),
+    ),
+    "entropy_explosion.growing": (
+        lambda row: {"sampled_entropy": 0.9} | falling(row),
+        constant(sampled_entropy=0.9),
     ),
     "overoptimisation.evaluation": (
         lambda _: {"eval_reward": -0.5, "reward_mean": 0.9},

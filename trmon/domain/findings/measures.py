@@ -189,7 +189,7 @@ def _rise(memory: SignalMemory, _: Reading) -> float:
 
 
 def _beyond_noise(memory: SignalMemory, _: Reading) -> float:
-    return in_errors(memory.ema - memory.start, memory.noise * math.sqrt(1.0 / START_ROWS + EMA_VARIANCE))
+    return in_errors(memory.ema - memory.start, memory.error_of_rise)
 
 
 def _off_before(memory: SignalMemory, _: Reading) -> float:
@@ -332,14 +332,24 @@ def _steady_correlation(reading: Reading) -> float:
     return min(map(abs, rows[2])) if are_alike else 0.0
 
 
+def _past_slopes(reading: Reading) -> list[float]:
+    """The means of both slopes over 5 rows, of the newest 100 rows that have one, oldest first."""
+    slopes = _slopes(reading, 99 + MEDIAN_ROWS)
+    return [mean(slopes[i : i + MEDIAN_ROWS]) for i in range(len(slopes) + 1 - MEDIAN_ROWS)]
+
+
 def _ramp_rows(reading: Reading) -> float:
     """The number of the newest 100 rows whose mean of 5 lies between 1/4 and 3/4 of the present one."""
-    slopes = _slopes(reading, 104)
-    if len(slopes) < MEDIAN_ROWS:
-        return math.nan
-    means = [mean(slopes[i : i + 5]) for i in range(len(slopes) - 4)]
-    present = means[-1]
+    means = _past_slopes(reading)
+    present = means[-1] if means else 0.0
     return float(sum(0.25 < value / present < 0.75 for value in means)) if present else math.nan
+
+
+def _slopes_over_past(reading: Reading) -> float:
+    """The mean of 5 over the largest of those that share no row with it, of 20 rows at least."""
+    means = _past_slopes(reading)
+    before = means[:-MEDIAN_ROWS]
+    return over(abs(means[-1]), max(map(abs, before))) if len(before) > START_ROWS - MEDIAN_ROWS else math.nan
 
 
 def _since_eval_peak(reading: Reading) -> float:
@@ -424,6 +434,7 @@ COMPUTED: Mapping[str, Callable[[Reading], float]] = {
     "slopes.factor": _slope_factor,
     "slopes.spread": _slope_spread,
     "slopes.ramp_rows": _ramp_rows,
+    "slopes.over_past": _slopes_over_past,
     "steady_slopes.corr": _steady_correlation,
     "advantage_size": _advantage_size,
     "risk": _risk,

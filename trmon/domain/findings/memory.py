@@ -144,6 +144,11 @@ class SignalMemory(msgspec.Struct, frozen=True, array_like=True, gc=False):
         """Return the mean of the newest values; NaN while there are fewer than `at_least`."""
         return mean(self.newest(rows)) if self.count >= at_least else math.nan
 
+    @property
+    def error_of_rise(self) -> float:
+        """The standard error of the average against the start."""
+        return self.noise * math.sqrt(1.0 / START_ROWS + EMA_VARIANCE)
+
     def growth(self) -> tuple[float, float]:
         """Return the median of 5 and the one around 100 values before (values 5 to 9 if younger); NaN with too few."""
         kept = self.kept
@@ -326,8 +331,8 @@ class RewardMemory(msgspec.Struct, frozen=True, kw_only=True):
 
     def has_risen(self, fall: float) -> bool:
         """Whether the average is above the run's start beyond the noise of rows, and the reward has not fallen."""
-        error = self.signal.noise * math.sqrt(1.0 / START_ROWS + EMA_VARIANCE)
-        return self.signal.ema - self.signal.start > NOISE_ERRORS * error and not fall >= FALL_SHARE
+        rise = self.signal.ema - self.signal.start
+        return rise > NOISE_ERRORS * self.signal.error_of_rise and not fall >= FALL_SHARE
 
     def is_at_floor(self, rows: int) -> bool:
         """Whether the newest rewards have not left their floor."""

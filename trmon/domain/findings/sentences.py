@@ -72,6 +72,7 @@ OF_MEASURE: Mapping[str, str] = {
     "slopes.factor": "the two slopes differ by a factor of {value}",
     "slopes.spread": "the slope is steady within a factor of {value}",
     "steady_slopes.corr": "the log-ratio follows the log-prob in 5 rows with one slope and a correlation of {value}",
+    "slopes.over_past": "the slope is {value} times its largest before",
     "slopes.ramp_rows": "it came within {value} rows",
     "advantage_size": "the largest advantage is {value}",
     "risk": "the probability of a collapse is {value}",
