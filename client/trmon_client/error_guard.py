@@ -134,10 +134,10 @@ class ErrorGuard:
             return otherwise
 
     def record(self, error: Exception) -> None:
-        """Count a failure, and warn once."""
+        """Count a failure, and say so once, on the run too."""
         self.losses.count(LossReason.INTERNAL)
         kind = type(error).__name__
-        self.warn_once.warn(f"failure {kind}", f"a call failed and was not reported: {kind}: {error}")
+        self.warn_of_misuse(f"failure {kind}", f"a call failed and was not reported: {kind}: {error}")
 
     def count_closed(self, call: str) -> None:
         """Count a call after `close()`, and say once that it sends nothing."""

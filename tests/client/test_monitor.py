@@ -407,6 +407,19 @@ def test_probabilities_in_place_of_log_probs_are_said_once_and_travel_with_later
     assert list(spooled(tmp_path)[-1].losses.warnings) == ["probabilities"]
 
 
+def test_a_call_that_fails_after_the_first_is_said_on_the_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Monitor(settings(tmp_path)) as monitor:
+        monitor.log_batch(step=0, **batch())
+        for step in range(1, 4):
+            monitor.log_batch(step=step, **batch(), rewards=np.zeros(1))
+    assert capsys.readouterr().err.count("was not reported: ValueError: rewards has shape (1,)") == 1
+    finish = spooled(tmp_path)[-1]
+    assert finish.losses.dropped == {"internal": 3}
+    assert "rewards has shape (1,)" in finish.losses.warnings["failure ValueError"]
+
+
 @pytest.mark.parametrize("has_batches", [False, True])
 def test_a_trainer_that_logs_scalars_only_is_told_once_what_that_leaves_open(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], *, has_batches: bool

@@ -161,6 +161,9 @@ class Encoder:
             left = self._deadline - time.monotonic()
             uploader.close(left - SPOOL_TIME_PART * max(0.0, left))
         self._retry_buffer.close()
+        if self._settings.url is not None and self._retry_buffer.spooled_bytes:
+            folder = self._settings.run_spool_dir
+            self._warn_once.warn("unsent", f"reports wait in {folder}: `trmon ingest {folder}` sends them")
 
     def _encode(self, message: PendingMessage, identity: Identity) -> None:
         try:

@@ -173,7 +173,10 @@ class RetryBuffer:
             self._warn_once.warn("spool", f"cannot write to the spool {self._spool.directory}: {reason}; {hint}")
 
 
-DENIED_HINT = "pass a token with the ingest scope of this project as token= or TRMON_TOKEN (see `trmon token`)"
+DENIED_HINT = (
+    "training continues, and reports wait in the spool; pass a token with the ingest scope of this project as token= "
+    "or TRMON_TOKEN (see `trmon token`)"
+)
 UNREACHABLE_HINT = "training continues, reports wait in the spool and are sent when it answers"
 
 _JITTER = random.Random()  # noqa: S311

@@ -78,6 +78,7 @@ def test_while_the_service_is_unreachable_reports_wait_on_disk_and_arrive_later_
     said = capsys.readouterr().err
     assert said.count("cannot be reached") == 1
     assert said.count("answers again") == 1
+    assert "trmon ingest" not in said, "nothing is left"
 
 
 def test_with_a_denied_token_all_reports_are_kept_and_one_warning_explains_it(
@@ -93,6 +94,8 @@ def test_with_a_denied_token_all_reports_are_kept_and_one_warning_explains_it(
     said = capsys.readouterr().err
     assert said.count("TRMON_TOKEN") == 1
     assert "unknown token" in said
+    assert said.count("`trmon ingest ") == 1
+    assert f"`trmon ingest {settings(tmp_path).run_spool_dir}` sends them" in said
     assert "s3cret" not in said
 
 
