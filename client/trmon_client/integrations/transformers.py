@@ -67,7 +67,7 @@ class TransformersCallback(TrainerCallback):  # type: ignore[misc]
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Report a checkpoint."""
-        report_saved(self._monitor, args, state)
+        report_saved(self._monitor, args, state, step=state.global_step)
 
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """End the run; an exception before it is reported at the end of the process."""
@@ -79,38 +79,37 @@ class TransformersCallback(TrainerCallback):  # type: ignore[misc]
 INTEGRATION_TO_CALLBACK["trmon"] = TransformersCallback
 
 
-def report_saved(monitor: Monitor | None, args: Any, state: Any) -> None:
-    """Report the checkpoint that a Trainer has just saved. Args: args, state: the Trainer's."""
+def report_saved(monitor: Monitor | None, args: Any, state: Any, *, step: int) -> None:
+    """Report the checkpoint that a Trainer has just saved. Args: args, state: the Trainer's; step: as reported."""
     if monitor is not None and state.is_world_process_zero:
-        monitor.error_guard.guard(lambda: _report_saved(monitor, args, state.global_step), otherwise=None)
-
-
-def _report_saved(monitor: Monitor, args: Any, step: int) -> None:
-    # A search of hyperparameters saves in folders of its trials.
-    if (folder := Path(args.output_dir, f"checkpoint-{step}")).is_dir():
-        monitor.checkpoint(step, folder)
+        # A search of hyperparameters saves in folders of its trials.
+        folder = Path(args.output_dir, f"checkpoint-{state.global_step}")
+        if folder.is_dir():
+            monitor.error_guard.guard(lambda: monitor.checkpoint(step, folder), otherwise=None)
 
 
 class SavingCallback(TrainerCallback):  # type: ignore[misc]
     """Reports the checkpoints of a trainer whose methods are wrapped, and lets it act on what the service asks.
 
-    Args: monitor: returns that of the training. asks_to_save, on_incident: of the trainer's author.
+    Args: monitor: returns that of the training. newest_step: returns the step under which the newest batch is reported.
+        asks_to_save, on_incident: of the trainer's author.
     """
 
     def __init__(
         self,
         monitor: Callable[[], Monitor | None],
+        newest_step: Callable[[], int],
         *,
         asks_to_save: bool = False,
         on_incident: OnIncident | None = None,
     ) -> None:
-        self._monitor = monitor
+        self._monitor, self._newest_step = monitor, newest_step
         self._asks_to_save = asks_to_save
         self._on_incident = on_incident
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Report a checkpoint."""
-        report_saved(self._monitor(), args, state)
+        report_saved(self._monitor(), args, state, step=self._newest_step())
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Save a checkpoint at a warning, and call the trainer's function for an incident."""

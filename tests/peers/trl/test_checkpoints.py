@@ -31,9 +31,9 @@ def test_checkpoints_are_reported_with_their_paths_and_those_that_trl_deletes(
     received.train(trainer)
     folders = [str(tmp_path / "out" / f"checkpoint-{step}") for step in (2, 4, 6)]
     told = saved(received)
-    assert [(step, path) for step, path, _ in told[:3]] == [*zip((2, 4, 6), folders, strict=True)]
-    assert {step for _, _, deleted in told[:3] for step in deleted} <= {2}
-    assert told[2][2] == [2]
+    assert [(step, path) for step, path, _ in told[:3]] == [*zip((1, 3, 5), folders, strict=True)], "batches begin at 0"
+    assert {step for _, _, deleted in told[:3] for step in deleted} <= {1}
+    assert told[2][2] == [1]
     assert len(told) == 6, "attached twice, each checkpoint is reported once"
     assert {start.config["launch"]["reports_checkpoints"] for start in received.of(wire.Start)} == {True}
 
@@ -105,7 +105,7 @@ def test_a_faulty_run_saves_a_checkpoint_at_the_warning_and_is_stopped(
     assert title == "corrupt log-probs"
     assert ILL_FROM <= at < 60
     assert abs(last_good - (ILL_FROM - 1)) <= 1
-    assert path == str(tmp_path / "out" / f"checkpoint-{5 * (last_good // 5)}")
+    assert path == str(tmp_path / "out" / f"checkpoint-{5 * ((last_good + 1) // 5)}")
     extra = [step for step in saved if step % 5]
     assert len(extra) == 1 or at % 5 == 0
     assert all(ILL_FROM <= step <= at for step in extra)

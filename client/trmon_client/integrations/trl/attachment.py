@@ -75,7 +75,9 @@ def attach(
         from trmon_client.integrations.transformers import SavingCallback
 
         asks_to_save = settings.checkpoint_on_warning
-        callback = SavingCallback(lambda: hooks.monitor, asks_to_save=asks_to_save, on_incident=settings.on_incident)
+        callback = SavingCallback(
+            lambda: hooks.monitor, hooks.newest_step, asks_to_save=asks_to_save, on_incident=settings.on_incident
+        )
         trainer.remove_callback(SavingCallback)
         trainer.add_callback(callback)
 

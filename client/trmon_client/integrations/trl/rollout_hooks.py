@@ -69,8 +69,8 @@ class TrainingHooks:
     def _begin(self) -> None:
         """Forget what an earlier training left."""
 
-    def _scalars_step(self) -> int:
-        """Return the step of the newest batch, to which scalars belong; TRL logs after the optimizer step."""
+    def newest_step(self) -> int:
+        """Return the step of the newest batch, to which what TRL logs and saves after the optimizer step belongs."""
         return max(0, int(self._trainer.state.global_step) - 1)
 
     def _log_all(self, monitor: Monitor) -> None:
@@ -110,7 +110,7 @@ class TrainingHooks:
 
     def _log_scalars(self, monitor: Monitor) -> None:
         if values := trainer_scalars(self._trainer.state.log_history):
-            monitor.log_scalars(self._scalars_step(), values)
+            monitor.log_scalars(self.newest_step(), values)
 
 
 class ScalarHooks(TrainingHooks):
@@ -121,6 +121,9 @@ class ScalarHooks(TrainingHooks):
     def by_method(self) -> dict[str, Hook]:
         hooks = super().by_method()
         return {name: hook for name, hook in hooks.items() if callable(getattr(self._trainer, name, None))}
+
+    def newest_step(self) -> int:
+        return int(self._trainer.state.global_step)
 
     def _train(self, train: Hook, *args: Any, **kwargs: Any) -> Any:
         # The other ranks log nothing.
@@ -310,8 +313,8 @@ class RolloutHooks(TrainingHooks):
         self._loss_inputs: dict[str, Any] | None = None
         self._is_scored = True
 
-    def _scalars_step(self) -> int:
-        return self._keys.rollout_step
+    def newest_step(self) -> int:
+        return self._keys.rollout_step if self._is_scored else int(self._trainer.state.global_step)
 
     def _log_scalars(self, monitor: Monitor) -> None:
         if self._is_scored:
