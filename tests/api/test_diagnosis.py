@@ -6,11 +6,12 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from tests.domain.findings.judgements import found, judged
 from tests.domain.memory_log import MemoryLog
-from tests.fixtures.messages import ORIGIN
+from tests.fixtures.messages import ORIGIN, columns, report
 from tests.fixtures.running_service import ILL, OwnRun, RecordedRuns
 from tests.fixtures.service import ThreadedService
 from tests.fixtures.waiting import eventually
@@ -76,6 +77,15 @@ def test_what_is_not_measured_is_said_with_how_to_measure_it(lacking: dict[str, 
     info = diagnosis_info(RUN, judged(word=Word.NOT_JUDGED, **lacking))
     assert [one.what for one in info.unmeasured] == what
     assert all("log_" in one.how for one in info.unmeasured)
+
+
+def test_what_an_empty_mask_hides_is_not_called_unmeasured(run: OwnRun) -> None:
+    empty = columns(n_tokens=np.zeros(4, np.int64))
+    run.send(wire.Start(**ORIGIN), *(report(empty, step=step) for step in range(22)))
+    found = eventually(lambda: run.ask("GET", "/diagnosis").json(), lambda said: bool(said.get("findings")))
+    assert (found["findings"][0]["title"], found["unmeasured"]) == ("no token in the loss", [])
+    assert found["remedy"]["first"].startswith("Look at the mask")
+    assert "scalars alone" not in found["answers"]["words"]
 
 
 def test_the_risk_of_a_collapse_is_past_once_the_reward_has_collapsed_or_the_run_has_finished() -> None:

@@ -18,6 +18,7 @@ from trmon.domain.access import Access
 from trmon.domain.alerts.alert import Alert
 from trmon.domain.budget.run_budget import BUDGET_SIGNALS, run_budget
 from trmon.domain.errors import NotFound
+from trmon.domain.findings.verdict import Judgement
 from trmon.domain.health.judgement import verdict_words
 from trmon.domain.health.problems import title_of_rule
 from trmon.domain.health.runbook import RunbookFacts, answers_of, runbook_of
@@ -50,7 +51,7 @@ def run_diagnosis(service: Components, run: Run, *, access: Access) -> Diagnosis
         circumstances=[alert for alert in firing if not alert.is_incident and alert.rule not in of_signals],
         incident=service.store.alerts.newest_incidents([run.id], access=access).get(run.id),
         risk=None if summary is None else summary.collapse_risk,
-        sends_tokens=_sends_tokens(None if summary is None else summary.mask_rate),
+        sends_tokens=_sends_tokens(None if summary is None else summary.mask_rate, judgement),
     )
 
 
@@ -74,7 +75,7 @@ def get_runbook(key: Named, access: Reader, service: Service, request: Request) 
         summary=next(summaries, ""),
         url=_url_of_commands(service, request),
     )
-    answers = answers_of(run, cause=cause, sends_tokens=_sends_tokens(status.mask_rate))
+    answers = answers_of(run, cause=cause, sends_tokens=_sends_tokens(status.mask_rate, judgement))
     stages = runbook_of(cause, catalogue=rules.catalogue, rule=rules.by_name.get(cause), facts=facts)
     return RunbookInfo(
         cause=cause,
@@ -91,9 +92,10 @@ def _url_of_commands(service: Components, request: Request) -> str:
     return "" if url == DEFAULT_SERVICE_URL else url
 
 
-def _sends_tokens(mask_rate: float | None) -> bool:
-    """Whether a run calls log_batch: rows of scalars alone have no mask rate."""
-    return mask_rate is not None and not math.isnan(mask_rate)
+def _sends_tokens(mask_rate: float | None, judgement: Judgement | None) -> bool:
+    """Whether a run calls log_batch: rows of scalars alone have no mask rate, and empty masks none either."""
+    counts_none = judgement is not None and judgement.counts_no_token
+    return counts_none or (mask_rate is not None and not math.isnan(mask_rate))
 
 
 def _firing(service: Components, run: Run, *, access: Access) -> list[Alert]:

@@ -119,7 +119,7 @@ def _unmeasured(judgement: Judgement, *, framework: str | None, is_log: bool) ->
         "training": not judgement.measures_training,
     }
     for what, is_lacking in lacking.items():
-        if is_lacking and judgement.rows:
+        if is_lacking and judgement.rows and not judgement.counts_no_token:
             yield UnmeasuredInfo(what=what, how=how_to_measure(what, framework=framework, from_log=is_log))
 
 

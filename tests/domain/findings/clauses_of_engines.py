@@ -397,6 +397,8 @@ def one_step(m: Moment, least: float = 0.9) -> bool | None:
     slopes = np.concatenate([s1, s2])
     small, large = float(np.abs(slopes).min()), float(np.abs(slopes).max())
     alike = bool(slopes.min() * slopes.max() > 0 and small >= 0.012 and large <= 2 * small)
+    if not (alike and np.abs(corr).min() >= m.upper(least)):
+        return False
     n = min(len(m.last("engine:logp_slope_q", MEMORY)), len(m.last("engine:logp_slope_p", MEMORY)))
     slope = (m.last("engine:logp_slope_q", n) + m.last("engine:logp_slope_p", n)) / 2
     present = float(np.mean(slope[n - 5 :]))
@@ -407,18 +409,19 @@ def one_step(m: Moment, least: float = 0.9) -> bool | None:
     if ratio is not None:
         se = m.noise("engine:ratio_mean") / math.sqrt(20)
         honest = abs(ratio - 1) < max(m.lower(0.005), m.lower(4) * se)
-    strong = alike and bool(np.abs(corr).min() >= m.upper(least))
     pearson = m.now("engine:prob_pearson")
-    return every(strong, ramp, None if pearson is None else pearson >= m.upper(0.95), honest)
+    return every(ramp, None if pearson is None else pearson >= m.upper(0.95), honest)
 
 
 def leap(m: Moment) -> bool | None:
     """The same with corr >= 0.5, where the slope of 5 rows is ten times that of any 5 rows before, of 20 at least."""
+    if (step := one_step(m, 0.5)) is False:
+        return False
     pairs = zip(m.all("engine:logp_slope_q")[::-1], m.all("engine:logp_slope_p")[::-1], strict=False)
     slope = [(s1 + s2) / 2 for s1, s2 in pairs][::-1]
     means = [abs(sum(slope[t : t + 5]) / 5) for t in range(len(slope) - 4)][-100:]
     quiet = means[-1] > m.upper(10) * max(means[:-5]) if len(means) > 20 else None
-    return every(one_step(m, 0.5), quiet)
+    return every(step, quiet)
 
 
 def steep(m: Moment) -> bool | None:

@@ -312,6 +312,18 @@ def entropy_grows(m: Moment) -> bool | None:
     return every(ema_times_b("entropy*", 1.25)(m), rises, fallen(0.5)(m))
 
 
+def entropy_leaps(m: Moment) -> bool | None:
+    """Entropy up by x1.5 (the median of the newest 5 against the 5 that are 20 rows older), > 1.25 b, fall >= 0.5."""
+    b, up = m.b("entropy*"), None
+    if m.count("entropy*") >= 25:
+        new, old, _ = m.median_change("entropy*", m.last("entropy*", 25)[:5])
+        beyond = abs(new - old) > 4 * m.noise("entropy*") * 1.2533 * math.sqrt(2 / 5)  # what it is, not a limit
+        factor = (max(new, old) / min(new, old) if min(new, old) > 0 else None) if beyond else 1.0
+        up = above(factor, m.upper(1.5))
+    high = above(m.now("entropy*"), None if b is None else m.upper(1.25) * b)
+    return every(up, high, fallen(0.5)(m))
+
+
 def excused(m: Moment) -> bool:
     """not rising, not at top (an unknown top guards nothing)."""
     return m.rising() or m.at_top() is True
@@ -335,7 +347,8 @@ def course() -> Iterator[Clause]:
     for name, condition in levels:
         yield Clause(finding=find, name=name, of=of, condition=condition, hold=hold)
     with_fall: Test = lambda m: every(ema_times_b("entropy*", 2)(m), fallen(0.5)(m))  # noqa: E731
-    for name, condition in (("growth", ema_times_b(of, 3)), ("beside_fall", with_fall), ("growing", entropy_grows)):
+    rising = {"growth": ema_times_b(of, 3), "beside_fall": with_fall, "growing": entropy_grows, "leap": entropy_leaps}
+    for name, condition in rising.items():
         yield Clause(finding=find, name=name, of=of, condition=condition, hold=hold, guard=excused, change=1)
     find = "entropy_collapse"
     yield Clause(finding=find, name="level", of=of, condition=far_below_b, hold=hold, guard=excused, outside=low)

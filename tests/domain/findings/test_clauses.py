@@ -186,6 +186,10 @@ SPECIAL: Mapping[str, tuple[Callable[[int], Values], Callable[[int], Values]]] =
         lambda row: {"sampled_entropy": 0.9} | falling(row),
         constant(sampled_entropy=0.9),
     ),
+    "entropy_explosion.leap": (
+        lambda row: {"sampled_entropy": 1.2} | falling(row),
+        constant(sampled_entropy=1.2),
+    ),
     "overoptimisation.evaluation": (
         lambda _: {"eval_reward": -0.5, "reward_mean": 0.9},
         lambda _: {"eval_reward": -0.5, "reward_mean": 0.4},

@@ -421,6 +421,20 @@ def test_a_mismatch_that_grows_from_step_to_step_asks_whether_weights_arrive() -
     assert folded([*healthy(40), *step]).standing["engine_mismatch"].remedy == ""
 
 
+@pytest.mark.parametrize(
+    ("values", "finding", "key"),
+    [
+        ({"n_tokens": 0.0}, "no_learning_signal", "empty_mask"),
+        ({"reward_invalid_share": 1.0}, "not_a_number", "reward_lost"),
+    ],
+)
+def test_what_the_trainer_gives_wrongly_has_a_remedy_of_its_own(
+    values: dict[str, float], finding: str, key: str
+) -> None:
+    found = judged([*healthy(40), *with_values(healthy(25), **values)]).findings
+    assert {one.finding: one.remedy for one in found}[finding] == key
+
+
 def test_every_remedy_exists() -> None:
     of_side = ("sampler_temperature", "trainer_temperature", "sampler_hotter", "sampler_colder")
     dynamic = ("lr_rose", "in_one_step", "nothing_trains", "all_solved", "none_solved", "reward_broken", *of_side)

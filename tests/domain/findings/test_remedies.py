@@ -28,7 +28,7 @@ KEYS = (
     "reward_collapse reward_decline not_learning collapse_risk "
     "sign probabilities unit shifted order end_dropped zeros returned lr_rose sampler_temperature "
     "trainer_temperature sampler_hotter sampler_colder weights_fall_behind all_solved none_solved reward_broken "
-    "nothing_trains in_one_step"
+    "nothing_trains in_one_step empty_mask reward_lost"
 )
 """Findings and forms of the specification."""
 VERL_LR = "actor_rollout_ref.actor.optim.lr"

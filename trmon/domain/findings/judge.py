@@ -392,7 +392,7 @@ def _remedy(finding: str, clause: Clause, reading: Reading, onset: int) -> str:
         return "in_one_step" if is_sudden and not max(spikes.values, default=0.0) > 10.0 * spikes.mean_of(50) else ""
     if finding == "no_learning_signal":
         if clause.id in ("gradient", "mask"):
-            return "nothing_trains"
+            return "nothing_trains" if clause.id == "gradient" else ""
         shares = {name: reading.memory(f"{name}_groups").mean_of(LR_ROWS) for name in ("all_solved", "none_solved")}
         most = max(shares, key=lambda name: shares[name] if shares[name] == shares[name] else 0.0)
         if shares[most] > 0.5:

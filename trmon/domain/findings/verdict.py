@@ -29,6 +29,8 @@ COLLAPSE = "reward_collapse"
 """The finding after which nothing is left to predict."""
 PREDICTION = "collapse_risk"
 """The finding that predicts: while it leads, nothing has broken yet."""
+EMPTY_MASK = "empty_mask"
+"""The remedy of a mask that leaves no token in the loss."""
 REWARD_FINDINGS = (COLLAPSE, "reward_decline")
 CERTAIN = ("not_a_number", "corrupt_logprobs")
 """They lead a collapse however long before it they began."""
@@ -126,6 +128,11 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
     def lead(self) -> Found | None:
         """The finding that leads; None without any that counts."""
         return self.findings[0] if self.findings and self.word is Word.FINDING else None
+
+    @property
+    def counts_no_token(self) -> bool:
+        """Whether the mask leaves no token in the loss: what was given then measures nothing."""
+        return any(one.remedy == EMPTY_MASK for one in self.findings)
 
     @property
     def interval(self) -> tuple[int, int] | None:
