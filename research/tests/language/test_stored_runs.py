@@ -10,12 +10,12 @@ import pytest
 from tests.fixtures.command import run_here
 from trmon_research.language import stored
 from trmon_research.language.judged import judged
-from trmon_research.language.plans import N_UPDATES, plans
+from trmon_research.language.plans import FAULT_AT, N_UPDATES, plans
 
 KNOWN = {run.plan.name: run for run in stored.stored_runs(sealed=False)}
 
 
-@pytest.mark.parametrize("name", ["dense-bfloat16", "moe-bfloat16"])
+@pytest.mark.parametrize("name", ["dense-int8", "moe-two-updates"])
 def test_a_healthy_run_is_silent_and_learns(name: str) -> None:
     found = judged(KNOWN[name])
     assert (found.found.told, found.score.is_ill) == ([], False)
@@ -24,16 +24,16 @@ def test_a_healthy_run_is_silent_and_learns(name: str) -> None:
     assert rewards[-1] > rewards[0] + 0.2
 
 
-def test_two_temperatures_from_the_start_are_named_and_have_no_last_good_step() -> None:
-    found = judged(KNOWN["temperature-strong"])
+def test_a_temperature_that_changes_is_named_within_five_rows_and_the_row_before_was_good() -> None:
+    found = judged(KNOWN["temperature-mild"])
     assert (found.score.first, found.score.last_is_right, found.score.early) == ("temperature", True, 0)
     assert found.found.illness is not None
-    assert (found.found.illness.onset, found.found.good) == (0, None)
+    assert (found.found.told[0].row, found.found.illness.onset, found.found.good) == (FAULT_AT + 4, FAULT_AT, 69)
 
 
 def test_the_tokens_of_a_run_are_decided_as_recorded(tmp_path: Path) -> None:
-    folder = stored.unpack("dense-bfloat16", tmp_path)
-    shown = run_here("replay", folder / "tokens" / "language" / "dense-bfloat16", "--json", "--worst", "0")
+    folder = stored.unpack("dense-int8", tmp_path)
+    shown = run_here("replay", folder / "tokens" / "language" / "dense-int8", "--json", "--worst", "0")
     assert shown.exit_code == 0, shown.stderr
     assert {int(step) for step in range(0, N_UPDATES, stored.TOKENS_EVERY)} == steps_in(shown.stdout)
 
