@@ -200,6 +200,11 @@ def described_config(framework: str, config: Any, *, given: Any = None) -> dict[
     }
 
 
+def newest_step(trainer: Any) -> int:
+    """Return the step of the newest batch of a Trainer, to which what it logs and saves after its update belongs."""
+    return max(0, int(trainer.state.global_step) - 1)
+
+
 def ids_like(ids: Any, mask: Any) -> Any | None:
     """Return the ids of the sampled tokens if they have the shape of the mask; None otherwise."""
     return ids if tuple(getattr(ids, "shape", ())) == tuple(mask.shape) else None

@@ -20,6 +20,7 @@ from trmon_client.integrations.framework_runs import (
     batch_arguments,
     begin_monitor,
     hook_fitting,
+    newest_step,
     pausing_hook,
     report_numbers,
     warn_once,
@@ -51,7 +52,7 @@ def swift_callback(args: Any, trainer: Any) -> Any:
     guard, arguments = ErrorGuard().guard, Arguments({}, os.environ)
     asks = guard(lambda: asks_to_save(arguments), otherwise=False)
     act = guard(lambda: incident_function(arguments), otherwise=None)
-    return callback(lambda: hooks.monitor, hooks.newest_step, asks_to_save=asks, on_incident=act)
+    return callback(lambda: hooks.monitor, lambda: newest_step(trainer), asks_to_save=asks, on_incident=act)
 
 
 class SwiftHooks:
@@ -66,10 +67,6 @@ class SwiftHooks:
     def monitor(self) -> Monitor | None:
         """The monitor of the newest training."""
         return self._monitor
-
-    def newest_step(self) -> int:
-        """Return the step of the newest batch, to which what is logged and saved after the optimizer step belongs."""
-        return max(0, int(self._trainer.state.global_step) - 1)
 
     def by_method(self) -> dict[str, Hook]:
         """Return the wrapper of each method."""
@@ -119,5 +116,5 @@ class SwiftHooks:
 
     def _log(self, log: Hook, logs: Any, *args: Any, **kwargs: Any) -> Any:
         if self._trainer.model.training and self._trainer.accelerator.is_main_process:
-            report_numbers(self._monitor, self.newest_step(), lambda: dict(logs))
+            report_numbers(self._monitor, newest_step(self._trainer), lambda: dict(logs))
         return log(logs, *args, **kwargs)

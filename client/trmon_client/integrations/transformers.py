@@ -81,11 +81,14 @@ INTEGRATION_TO_CALLBACK["trmon"] = TransformersCallback
 
 def report_saved(monitor: Monitor | None, args: Any, state: Any, *, step: int) -> None:
     """Report the checkpoint that a Trainer has just saved. Args: args, state: the Trainer's; step: as reported."""
-    if monitor is not None and state.is_world_process_zero:
+
+    def report(known: Monitor) -> None:
         # A search of hyperparameters saves in folders of its trials.
-        folder = Path(args.output_dir, f"checkpoint-{state.global_step}")
-        if folder.is_dir():
-            monitor.error_guard.guard(lambda: monitor.checkpoint(step, folder), otherwise=None)
+        if (folder := Path(args.output_dir, f"checkpoint-{state.global_step}")).is_dir():
+            known.checkpoint(step, folder)
+
+    if monitor is not None and state.is_world_process_zero:
+        monitor.error_guard.guard(lambda: report(monitor), otherwise=None)
 
 
 class SavingCallback(TrainerCallback):  # type: ignore[misc]

@@ -424,6 +424,11 @@ def leap(m: Moment) -> bool | None:
     return every(step, quiet)
 
 
+def size_above(quantity: str, limit: float) -> Test:
+    """Return the test of a size above a limit in the row itself, for the onset."""
+    return lambda m: above(abs(m.now(quantity) or 0.0), limit)
+
+
 def steep(m: Moment) -> bool | None:
     """Return whether the slope of the row itself is outside, for the onset."""
     slope = m.now("engine:logp_slope_q")
@@ -531,24 +536,12 @@ def agreement() -> Iterator[Clause]:
         guard=lagging,
         outside=steep,
     )
-    yield Clause(
-        finding="temperature",
-        name="step",
-        of="engine:logp_corr_q",
-        condition=one_step,
-        hold=SELF_HELD,
-        guard=lagging,
-        outside=lambda m: above(abs(m.now("engine:logp_corr_q") or 0.0), 0.9),
-    )
-    yield Clause(
-        finding="temperature",
-        name="leap",
-        of="engine:logp_corr_q",
-        condition=leap,
-        hold=SELF_HELD,
-        guard=lagging,
-        outside=lambda m: above(abs(m.now("engine:logp_corr_q") or 0.0), 0.5),
-    )
+    of, steps = "engine:logp_corr_q", {"step": (one_step, 0.9), "leap": (leap, 0.5)}
+    for name, (condition, least) in steps.items():
+        row = size_above(of, least)
+        yield Clause(
+            finding="temperature", name=name, of=of, condition=condition, hold=SELF_HELD, guard=lagging, outside=row
+        )
     yield from stale()
     for name, (gap, limit) in GAPS.items():
         find, changed = "engine_mismatch", {"ppl_ratio": "ppl", "abs_log_ratio": "abs"}.get(name, name)

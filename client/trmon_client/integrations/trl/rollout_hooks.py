@@ -14,6 +14,7 @@ from trmon_client.integrations.framework_runs import (
     Hook,
     hook_method,
     ids_like,
+    newest_step,
     pausing_hook,
     report_numbers,
     warn_once,
@@ -70,8 +71,8 @@ class TrainingHooks:
         """Forget what an earlier training left."""
 
     def newest_step(self) -> int:
-        """Return the step of the newest batch, to which what TRL logs and saves after the optimizer step belongs."""
-        return max(0, int(self._trainer.state.global_step) - 1)
+        """Return the step under which the newest batch is reported."""
+        return newest_step(self._trainer)
 
     def _log_all(self, monitor: Monitor) -> None:
         """Report every number of a trainer whose batches are not seen, at the step that it logs."""
