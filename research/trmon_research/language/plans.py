@@ -115,8 +115,8 @@ def plans() -> Iterator[Plan]:
     """Yield the runs, each with another seed.
 
     The halves were drawn by configuration before any run was looked at: half of the healthy ones, half of the faults
-    that come once, and one severity of each of the others. After both had been looked at, the half that was sealed was
-    opened, and the other was trained anew, with other seeds and severities, as the sealed one.
+    that come once, and one severity of each of the others. Both have since been judged. The half that was sealed then
+    is open now; new runs with other seeds and severities take the place of the other half, and are sealed.
     """
     draw = random.Random("language")
     opened = {
