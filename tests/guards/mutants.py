@@ -14,6 +14,7 @@ import signal
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from types import CodeType
 from typing import Any
@@ -48,8 +49,8 @@ MUTANTS: Mutants = {
         ("columns", "(logp <= MAX_LOGPROB) & (logp > MIN_LOGPROB)", "(logp <= MAX_LOGPROB) & (logp >= MIN_LOGPROB)"),
         ("columns", "position = fraction * last\n", "position = fraction * (last + 1)\n"),
         ("columns", '"prefix_max_d": max_(prefix - excluded),', '"prefix_max_d": max_(prefix),'),
-        ("columns", "leaked_high = above & loss", "leaked_high = above & gain"),
-        ("large", "NUMPY.count(is_zero, -1) - (rollout.shape[1] - block.n_tokens)", "NUMPY.count(is_zero, -1)"),
+        ("columns", "both(self.above, gain), both(self.above, loss)", "both(self.above, gain), both(self.above, gain)"),
+        ("large", "is_zero &= block.valid", "is_zero &= True"),
         ("signals", '"kl_k2": mean["sum_sq_d"] / 2,', '"kl_k2": mean["sum_sq_d"],'),
         ("signals", "np.log(sum_sq_weight / n)", "np.log10(sum_sq_weight / n)"),
         ("signals", "chi2_sn = variance / (1 + deviation) ** 2", "chi2_sn = variance / (1 + deviation)"),
@@ -94,7 +95,7 @@ MUTANTS: Mutants = {
         ("alerts", "until - WITHIN_STEPS < step <= until", "until - WITHIN_STEPS < step < until"),
         ("alerts", "if until_then < MAX_TRANSITIONS or", "if until_then <= MAX_TRANSITIONS or"),
         ("alerts", "in grouping_receivers and delivery.run_id is not None", "in grouping_receivers"),
-        ("alerts", "if not self.starts_at <= now < self.ends_at or", "if not now < self.ends_at or"),
+        ("alerts", "return self.starts_at <= now < self.ends_at and", "return now < self.ends_at and"),
         ("alerts", "2.0 ** min(attempts - 1, 32)", "2.0 ** min(attempts, 32)"),
         ("alerts", "is_late = was_muted or delivery.rounds > 0 or", "is_late = delivery.rounds > 0 or"),
         ("alerts", "if alert.episode in context.acked and not must_repeat:", "if alert.episode in context.acked:"),
@@ -136,22 +137,32 @@ MUTANTS: Mutants = {
 }
 
 
+def product_sources() -> dict[Path, str]:
+    """Return the text of every module of the product."""
+    return {path: path.read_text() for folder in PRODUCT for path in Path(folder).resolve().rglob("*.py")}
+
+
+def places(fragment: str, sources: Mapping[Path, str]) -> list[Path]:
+    """Return the module of each place where a fragment occurs."""
+    return [path for path, text in sources.items() for _ in range(text.count(fragment))]
+
+
 def main() -> None:
     """Try the faults of the named areas, or all."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("areas", nargs="*", metavar="AREA", default=[*MUTANTS])
     parser.add_argument("--write", type=Path, help="append the lines to a file, too")
     given = parser.parse_args()
-    sources = {path: path.read_text() for folder in PRODUCT for path in Path(folder).resolve().rglob("*.py")}
+    sources = product_sources()
     _preload()
     for area in given.areas:
         for where, fragment, instead in MUTANTS[area]:
             began = time.monotonic()
-            found = [path for path, text in sources.items() if fragment in text]
-            if len(found) != 1 or sources[found[0]].count(fragment) != 1:
-                outcome = "not unique" if found else "not found"
-            else:
+            found = places(fragment, sources)
+            if len(found) == 1:
                 outcome = _tried(found[0], sources[found[0]].replace(fragment, instead), tests=TESTS[where])
+            else:
+                outcome = "not unique" if found else "not found"
             seconds = time.monotonic() - began
             line = f"{outcome:<10} {area:<10} {seconds:4.0f} s  {fragment.strip()!r} -> {instead.strip()!r}"
             print(line, flush=True)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.guards import recorder
+from tests.guards import mutants, recorder
 from tests.guards.golden_files import GOLDENS, differences, golden
 from tests.guards.recorded_service import RecordedService
 
@@ -80,3 +80,9 @@ def _requests(document: Any) -> list[tuple[str, str]]:
 def _matches(route: str, request: tuple[str, str]) -> bool:
     method, path = route.split(" ")
     return method == request[0] and re.fullmatch(re.sub(r"\{[^}]+\}", "[^/]+", path), request[1]) is not None
+
+
+def test_the_code_that_each_mutant_changes_occurs_once() -> None:
+    sources = mutants.product_sources()
+    n_places = {code: len(mutants.places(code, sources)) for area in mutants.MUTANTS.values() for _, code, _ in area}
+    assert {code: n for code, n in n_places.items() if n != 1} == {}

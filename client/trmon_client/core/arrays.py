@@ -28,6 +28,8 @@ TORCH_GRAIN = 1 << 15
 DOT_LENGTH = 1 << 8
 """Elements of the vectors into which rows are split for dot products. BLAS starts threads for long vectors, and float32
 loses less in short ones; numpy releases the interpreter lock for more than 500 products at once."""
+LONG_TO_COUNT = 1 << 13
+"""Elements from which a call of `count_nonzero` for each row is faster than one sum over all rows."""
 SMALL_SIZE = 1 << 13
 """Elements for which calling a function takes as long as its work."""
 
@@ -74,6 +76,8 @@ def count(array: Array, axis: int) -> Array:
         return np.add.reduce(array, axis)
     if not array.any():
         return np.zeros(array.shape[:-1], np.int64)
+    if array.shape[-1] < LONG_TO_COUNT:
+        return np.add.reduce(array.view(np.uint8), -1, np.uint32).astype(np.int64)
     rows = array.reshape(-1, array.shape[-1])
     return np.array([np.count_nonzero(row) for row in rows], np.int64).reshape(array.shape[:-1])
 

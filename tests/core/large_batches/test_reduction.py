@@ -152,7 +152,7 @@ def torch_threads() -> Any:
     torch.set_num_threads(before)
 
 
-def test_two_threads_give_the_columns_of_one_and_end_with_the_call(torch_threads: Any) -> None:
+def test_many_blocks_give_the_columns_of_one_with_one_thread_or_two_that_end_with_the_call(torch_threads: Any) -> None:
     whole = inputs_of(1, names=("rollout_logprobs", "old_logprobs"), n_sequences=80, horizon=8192, odd=0.01)
     assert whole.mask.size >= reduction.THREADED_TOKENS
     found: dict[int, Columns] = {}
@@ -163,6 +163,7 @@ def test_two_threads_give_the_columns_of_one_and_end_with_the_call(torch_threads
         assert set(threading.enumerate()) <= alive
         assert torch.get_num_threads() == n_threads
     same(found[1], found[2], relative=0)
+    assert_general(found[1], whole)
 
 
 def test_the_next_call_does_not_overwrite_columns() -> None:

@@ -27,6 +27,10 @@ class BlockSums:
 class Block:
     """The valid tokens of a block and their log-probs, in arrays [rows, horizon] or [rows]."""
 
+    rows: slice | Array
+    """As in `RowBlock.rows`."""
+    inputs: CheckedInputs
+    """The arguments of these sequences, up to the horizon."""
     valid: Array
     """bool: the token counts and is not invalid."""
     invalid: Array | None
@@ -41,12 +45,12 @@ class Block:
     """The largest log-prob, by argument name."""
 
     @classmethod
-    def of(cls, inputs: CheckedInputs, *, buffers: Array) -> Block:
-        """Return the tokens of a block.
+    def of(cls, whole: CheckedInputs, row_block: RowBlock, scratch: ScratchBuffers) -> Block:
+        """Return the tokens of a block; log-probs that must be modified lie in the "logp" buffers.
 
-        Args: buffers: float32 [policies, rows, horizon], for log-probs that must be modified.
         Source: formulas, section 2.
         """
+        inputs = row_block.of(whole)
         highest = {name: raw.max() for name, raw in inputs.logprobs.items()}
         # NaN propagates through min and max and fails every comparison.
         is_sound = all(
@@ -55,15 +59,17 @@ class Block:
         valid = inputs.mask if is_sound else valid_tokens(inputs)
         n_tokens = _count_per_row(valid)
         n_counted = n_tokens if is_sound else _count_per_row(inputs.mask)
-        memory = dict(zip(inputs.logprobs, buffers, strict=True))
-        if n_tokens.sum() == valid.size:
-            logp = {name: _as_float32(raw, out=memory[name]) for name, raw in inputs.logprobs.items()}
-            return cls(valid, None, n_counted, n_tokens, logp, highest)
-        invalid = ~valid
-        for name, raw in inputs.logprobs.items():
-            np.copyto(memory[name], raw)
-            np.copyto(memory[name], 0.0, where=invalid)
-        return cls(valid, invalid, n_counted, n_tokens, memory, {name: logp.max() for name, logp in memory.items()})
+        buffers = scratch.buffers("logp", "f4", len(inputs.logprobs), valid.shape)
+        logp = dict(zip(inputs.logprobs, buffers, strict=True))
+        invalid = None if n_tokens.sum() == valid.size else ~valid
+        if invalid is None:
+            logp = {name: _as_float32(raw, out=logp[name]) for name, raw in inputs.logprobs.items()}
+        else:
+            for name, raw in inputs.logprobs.items():
+                np.copyto(logp[name], raw)
+                np.copyto(logp[name], 0.0, where=invalid)
+            highest = {name: of_policy.max() for name, of_policy in logp.items()}
+        return cls(row_block.rows, inputs, valid, invalid, n_counted, n_tokens, logp, highest)
 
     @property
     def is_partly_valid(self) -> Array:
@@ -100,6 +106,13 @@ class RowBlock:
     rows: slice | Array
     """A slice if the sequences are adjacent, else int64 [rows]."""
     horizon: int
+
+    @classmethod
+    def whole(cls, mask: Array) -> RowBlock:
+        """Return the block of all sequences."""
+        n_sequences, width = mask.shape
+        n_unused = int(mask.any(0)[::-1].argmax())
+        return cls(slice(0, n_sequences), min(width, -(-(width - n_unused) // DOT_LENGTH) * DOT_LENGTH))
 
     def of(self, inputs: CheckedInputs) -> CheckedInputs:
         """Return the arguments of these sequences up to the horizon; views if the sequences are adjacent."""
@@ -157,7 +170,7 @@ class ScratchBuffers:
     """The buffers of one thread: allocating memory for every term would cost as much as the arithmetic."""
 
     def __init__(self) -> None:
-        self._memory: dict[str, Array] = {}
+        self._memory: dict[tuple[str, str], Array] = {}
 
     @classmethod
     def of_thread(cls, n: int) -> list[ScratchBuffers]:
@@ -166,9 +179,10 @@ class ScratchBuffers:
         _LOCAL.scratches = kept = kept + [cls() for _ in range(n - len(kept))]
         return kept[:n]
 
-    def buffers(self, dtype: str, n: int, shape: tuple[int, int]) -> Array:
-        """Return n contiguous, uninitialised buffers of a shape; calls with the same dtype return the same memory."""
+    def buffers(self, use: str, dtype: str, n: int, shape: tuple[int, int]) -> Array:
+        """Return n contiguous, uninitialised buffers of a shape; the same use and dtype give the same memory."""
         size = n * shape[0] * shape[1]
-        if dtype not in self._memory or len(self._memory[dtype]) < size:
-            self._memory[dtype] = np.empty(size, dtype)
-        return self._memory[dtype][:size].reshape(n, *shape)
+        memory = self._memory.get((use, dtype))
+        if memory is None or len(memory) < size:
+            self._memory[use, dtype] = memory = np.empty(size, dtype)
+        return memory[:size].reshape(n, *shape)

@@ -10,8 +10,8 @@ import numpy as np
 from trmon_client.core.arrays import NUMPY, Array, running_sums
 from trmon_client.core.column_schema import Pair, primary
 from trmon_client.core.histogram import histogram_in_place
-from trmon_client.core.inputs.checked_inputs import POLICIES, CheckedInputs
-from trmon_client.core.large_batches.blocks import Block, BlockSums, RowBlock, ScratchBuffers
+from trmon_client.core.inputs.checked_inputs import POLICIES
+from trmon_client.core.large_batches.blocks import Block, BlockSums, ScratchBuffers
 from trmon_client.core.reduction.sequences import (
     NAMES,
     SATURATED_BELOW,
@@ -37,15 +37,11 @@ from trmon_client.core.reduction.token_terms import (
 )
 
 
-def log_ratio_sums(
-    inputs: CheckedInputs, row_block: RowBlock, scratch: ScratchBuffers, *, clip: ClipRange
-) -> BlockSums:
+def log_ratio_sums(block: Block, scratch: ScratchBuffers, *, clip: ClipRange) -> BlockSums:
     """Return the columns of d, of token counts and of labels, and the histograms. Source: formulas, section 3."""
-    given = row_block.of(inputs)
-    shape = given.mask.shape
-    d, terms, *logp = scratch.buffers("f4", 2 + len(given.logprobs), shape)
-    (flags,) = scratch.buffers("?", 1, shape)
-    block = Block.of(given, buffers=logp)
+    given = block.inputs
+    d, terms = scratch.buffers("terms", "f4", 2, block.valid.shape)
+    (flags,) = scratch.buffers("terms", "?", 1, block.valid.shape)
     found = {"n_tokens": block.n_tokens, "n_invalid": block.n_counted - block.n_tokens}
     for name, of_policy in block.logp.items():
         found[SUM_LOGP[name]] = NUMPY.sum(of_policy, -1)
@@ -74,7 +70,7 @@ def log_ratio_sums(
                 found |= tokens.columns(given.advantages, both=counted_both(NUMPY, -1))
         found |= {name: by_stem[stem] for stem, name in NAMES[pair].items() if stem in by_stem}
         histograms[pair] = histogram_in_place(d, n_absent=d.size - int(block.n_tokens.sum()))
-    return BlockSums(row_block.rows, found | sequence_labels(given, valid=block.valid), histograms)
+    return BlockSums(block.rows, found | sequence_labels(given, valid=block.valid), histograms)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 
 from trmon_client.core.arrays import NUMPY, Array
-from trmon_client.core.inputs.checked_inputs import POLICIES, CheckedInputs
-from trmon_client.core.large_batches.blocks import Block, BlockSums, RowBlock, ScratchBuffers
+from trmon_client.core.inputs.checked_inputs import POLICIES
+from trmon_client.core.large_batches.blocks import Block, BlockSums, ScratchBuffers
 from trmon_client.core.reduction.sequences import HALF, NAMES
 from trmon_client.core.reduction.token_terms import (
     MAX_ABS_EXPONENT,
@@ -129,15 +129,13 @@ class _Terms(NamedTuple):
     flags: Array
 
 
-def ratio_sums(inputs: CheckedInputs, row_block: RowBlock, scratch: ScratchBuffers) -> BlockSums:
+def ratio_sums(block: Block, scratch: ScratchBuffers) -> BlockSums:
     """Return the columns of rho, p and q, and the sum of d. Source: formulas, section 3."""
-    given = row_block.of(inputs)
-    shape, n_policies = given.mask.shape, len(given.logprobs)
-    single, *logp = scratch.buffers("f4", 1 + n_policies, shape)
-    d, dev, wide, rest, mismatch_dev, *p = scratch.buffers("f8", 5 + n_policies, shape)
-    terms = _Terms(d, dev, wide, rest, single, *scratch.buffers("?", 1, shape))
-    block = Block.of(given, buffers=logp)
-    policies = ProbabilityCache(block, dict(zip(given.logprobs, p, strict=True)))
+    shape, n_policies = block.valid.shape, len(block.logp)
+    d, dev, wide, rest, mismatch_dev, *p = scratch.buffers("terms", "f8", 5 + n_policies, shape)
+    (single,), (flags,) = (scratch.buffers("terms", dtype, 1, shape) for dtype in ("f4", "?"))
+    terms = _Terms(d, dev, wide, rest, single, flags)
+    policies = ProbabilityCache(block, dict(zip(block.logp, p, strict=True)))
     found: dict[str, Array] = {}
     pairs = pairs_of(block.logp)
     for pair in pairs:
@@ -151,7 +149,7 @@ def ratio_sums(inputs: CheckedInputs, row_block: RowBlock, scratch: ScratchBuffe
     if n_policies == len(POLICIES):
         difference = np.subtract(dev, mismatch_dev, out=rest)
         found["sum_abs_is_dev"] = NUMPY.sum(np.abs(difference, out=difference), -1)
-    return BlockSums(row_block.rows, found)
+    return BlockSums(block.rows, found)
 
 
 def _pair_columns(

@@ -17,7 +17,14 @@ from trmon_client.core.arrays import NUMPY, Array, n_threads
 from trmon_client.core.column_schema import COLUMNS, LABELS, PAIRS, Pair, Reduction
 from trmon_client.core.columns import Columns
 from trmon_client.core.inputs.checked_inputs import CheckedInputs
-from trmon_client.core.large_batches.blocks import BlockSums, ScratchBuffers, row_blocks, sequence_positions
+from trmon_client.core.large_batches.blocks import (
+    Block,
+    BlockSums,
+    RowBlock,
+    ScratchBuffers,
+    row_blocks,
+    sequence_positions,
+)
 from trmon_client.core.large_batches.log_ratio_sums import log_ratio_sums
 from trmon_client.core.large_batches.ratio_sums import ratio_sums
 from trmon_client.core.reduction.sequences import NAMES
@@ -115,12 +122,24 @@ def reduce_large_batch(inputs: CheckedInputs, *, clip: ClipRange) -> Columns:
 
     The threads end with the call, so that a trainer can fork afterwards. Source: formulas, section 3.
     """
-    float32_blocks, float64_blocks = row_blocks(inputs.mask, FLOAT32_BLOCK_TOKENS, FLOAT64_BLOCK_TOKENS)
-    tasks = deque[Callable[[ScratchBuffers], BlockSums]]()
-    tasks.extend(partial(log_ratio_sums, inputs, block, clip=clip) for block in float32_blocks)
-    tasks.extend(partial(ratio_sums, inputs, block) for block in reversed(float64_blocks))
-    parts: list[BlockSums] = []
     own, other = ScratchBuffers.of_thread(2)
+    if inputs.mask.size <= FLOAT64_BLOCK_TOKENS:
+        # One block for both: its tokens are prepared once.
+        with np.errstate(all="ignore"):
+            whole = Block.of(inputs, RowBlock.whole(inputs.mask), own)
+            return finish_columns([log_ratio_sums(whole, own, clip=clip), ratio_sums(whole, own)])
+    float32_blocks, float64_blocks = row_blocks(inputs.mask, FLOAT32_BLOCK_TOKENS, FLOAT64_BLOCK_TOKENS)
+
+    def in_float32(rows: RowBlock, scratch: ScratchBuffers) -> BlockSums:
+        return log_ratio_sums(Block.of(inputs, rows, scratch), scratch, clip=clip)
+
+    def in_float64(rows: RowBlock, scratch: ScratchBuffers) -> BlockSums:
+        return ratio_sums(Block.of(inputs, rows, scratch), scratch)
+
+    tasks = deque[Callable[[ScratchBuffers], BlockSums]]()
+    tasks.extend(partial(in_float32, rows) for rows in float32_blocks)
+    tasks.extend(partial(in_float64, rows) for rows in reversed(float64_blocks))
+    parts: list[BlockSums] = []
     # The threads start at opposite ends: equal steps would make them wait for the interpreter lock.
     if n_threads() < 2 or inputs.mask.size < THREADED_TOKENS:
         _run_tasks(tasks.pop, parts, own)
