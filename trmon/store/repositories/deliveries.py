@@ -141,7 +141,7 @@ class Outbox(Repository):
         event = tables.alert_event.c
         newest = select(tables.alert_event).where(event.run_id == run_id).order_by(event.id.desc()).limit(MAX_EVENTS)
         with self._reader.connect() as connection:
-            run = read_run(connection, tables.run.c.id == run_id, name=str(run_id))
+            run = read_run(connection, run_id)
             alerts, acked = _read_alerts(connection, run_id, ended_after=now - LATE_SECONDS)
             tried, waiting = _read_notified(connection, run_id, made_after=now - LATE_SECONDS)
             return DeliveryContext(

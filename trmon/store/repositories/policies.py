@@ -12,7 +12,7 @@ from trmon.domain.adaptation.proposal import AdaptationSetting
 from trmon.domain.errors import Conflict
 from trmon.domain.policies import PolicyVersion, default_version, version_from_trainer
 from trmon.store.database.upsert import upsert
-from trmon.store.repositories.audit import audit_run
+from trmon.store.repositories.audit import write_audit
 from trmon.store.rows.mapping import Page, decode_cursor, page_of
 from trmon.store.rows.runs import POLICY_MAPPING, read_run, setting_from_document, visible_runs
 from trmon.store.schema import tables
@@ -26,7 +26,7 @@ class Policies(Repository):
     def current(self, run_id: int, *, access: Access = EVERYTHING) -> PolicyVersion:
         """Return the newest version, the default one if none was set. Errors: NotFound for an unknown run."""
         with self._reader.connect() as connection:
-            run = read_run(connection, tables.run.c.id == run_id, name=str(run_id), access=access)
+            run = read_run(connection, run_id, access=access)
             return _current(connection, run_id, made_at=run.created_at)
 
     def history(self, run_id: int, *, access: Access = EVERYTHING) -> list[PolicyVersion]:
@@ -45,7 +45,7 @@ class Policies(Repository):
         if after is not None:
             found = found.where(table.id < decode_cursor(after))
         with self._reader.connect() as connection:
-            run = read_run(connection, tables.run.c.id == run_id, name=str(run_id), access=access)
+            run = read_run(connection, run_id, access=access)
             versions = [(row.id, POLICY_MAPPING.from_row(row)) for row in connection.execute(found)]
         if len(versions) <= limit:
             versions.append((0, default_version(now=run.created_at)))
@@ -68,30 +68,23 @@ class Policies(Repository):
         """
 
         def add(transaction: Transaction) -> None:
-            if replaces is not None:
-                _check_current(transaction.connection, run_id, replaces)
-            if access is not None:
-                _audit(transaction.connection, run_id, access, action, version=version)
-            write_policy(transaction.connection, run_id, version=version)
+            connection = transaction.connection
+            if replaces is not None or access is not None:
+                run = read_run(connection, run_id, access=access or EVERYTHING)
+                current = _current(connection, run_id, made_at=run.created_at)
+                if replaces is not None and replaces != current.policy.hash:
+                    raise Conflict(
+                        f"the policy of {run.key} is {current.policy.name} ({current.policy.hash[:8]}) by "
+                        f"{current.author} by now, not the one that this change was made from ({replaces[:8]}); "
+                        "read it again"
+                    )
+                if access is not None:
+                    before, after = _document(current), _document(version)
+                    write_audit(connection, access, action, run.key, at=version.created_at, before=before, after=after)
+            write_policy(connection, run_id, version=version)
             transaction.mark_edited(run_id)
 
         return self._writer.submit(add, run=run_id)
-
-
-def _check_current(connection: Connection, run_id: int, wanted: str) -> None:
-    run = read_run(connection, tables.run.c.id == run_id, name=str(run_id), access=EVERYTHING)
-    current = _current(connection, run_id, made_at=run.created_at)
-    if current.policy.hash != wanted:
-        raise Conflict(
-            f"the policy of {run.key} is {current.policy.name} ({current.policy.hash[:8]}) by {current.author} by now, "
-            f"not the one that this change was made from ({wanted[:8]}); read it again"
-        )
-
-
-def _audit(connection: Connection, run_id: int, access: Access, action: AuditAction, *, version: PolicyVersion) -> None:
-    run = read_run(connection, tables.run.c.id == run_id, name=str(run_id), access=access)
-    before = _document(_current(connection, run_id, made_at=run.created_at))
-    audit_run(connection, access, action, run.key, at=version.created_at, before=before, after=_document(version))
 
 
 def _document(version: PolicyVersion) -> AuditDocument:
@@ -137,10 +130,10 @@ class Adaptations(Repository):
 
         def write(transaction: Transaction) -> None:
             connection = transaction.connection
-            run = read_run(connection, tables.run.c.id == run_id, name=str(run_id), access=access)
+            run = read_run(connection, run_id, access=access)
             before = connection.scalar(select(tables.adaptation.c.setting).where(tables.adaptation.c.run_id == run_id))
             action = AuditAction.ADAPTATION_CHANGE
-            audit_run(connection, access, action, run.key, at=now, before=before, after=document)
+            write_audit(connection, access, action, run.key, at=now, before=before, after=document)
             upsert(connection, tables.adaptation, key=("run_id",), rows=[row])
             transaction.mark_edited(run_id)
 

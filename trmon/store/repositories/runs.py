@@ -20,12 +20,11 @@ from trmon.domain.identity import RunKey
 from trmon.domain.runs.run import Attempt, Run, RunState
 from trmon.store.lake.deletions import ask_for_deletion
 from trmon.store.registry import RunRegistry
-from trmon.store.repositories.audit import audit_run
+from trmon.store.repositories.audit import write_audit
 from trmon.store.rows.alerts import ALERT_MAPPING, decode_deliveries, write_deliveries
 from trmon.store.rows.mapping import Page, decode_cursor, page_of, where_given
 from trmon.store.rows.runs import (
     ATTEMPT_MAPPING,
-    has_name,
     read_run,
     read_runs,
     select_runs,
@@ -130,14 +129,14 @@ class Runs(Repository):
         """Return a run. Errors: NotFound, with the nearest names of the newest runs that the caller may see."""
         with self._reader.connect() as connection:
             try:
-                return _get(connection, key, access)
+                return read_run(connection, key, access=access)
             except NotFound:
                 raise NotFound("run", str(key), nearest=_nearest(connection, key, access)) from None
 
     def by_id(self, run_id: int) -> Run:
         """Return a run. Errors: NotFound."""
         with self._reader.connect() as connection:
-            return read_run(connection, tables.run.c.id == run_id, name=str(run_id))
+            return read_run(connection, run_id)
 
     def named(self, keys: Collection[RunKey], *, access: Access) -> list[Run]:
         """Return runs by their names, newest first; those that are not found are left out."""
@@ -217,14 +216,14 @@ class Runs(Repository):
         values = {column: value for column, value in given.items() if value is not None}
 
         def change(transaction: Transaction) -> Run:
-            first = before = _get(transaction.connection, key, access)
+            first = before = read_run(transaction.connection, key, access=access)
             if renamed != key:
                 before = self._rename(transaction, before, renamed, now=now)
             update_runs(transaction.connection, {before.id: values})
             changed_tags = _changed_tags(before.tags if tags is None else tags, add=add_tags, remove=remove_tags)
             write_tags(transaction.connection, before.id, tags=changed_tags)
             transaction.mark_edited(before.id)
-            changed = _get(transaction.connection, renamed, access)
+            changed = read_run(transaction.connection, renamed, access=access)
             if owner_change is not None and changed.owner != before.owner:
                 table = tables.alert.c
                 firing = select(tables.alert).where(table.run_id == changed.id, table.state == AlertState.FIRING.value)
@@ -232,7 +231,7 @@ class Runs(Repository):
                 deliveries = owner_change.deliveries(alerts, before=before, after=changed)
                 write_deliveries(transaction.connection, deliveries)
                 transaction.receivers.update(delivery.receiver for delivery in deliveries)
-            audit_run(
+            write_audit(
                 transaction.connection,
                 access,
                 AuditAction.RUN_CHANGE,
@@ -271,7 +270,7 @@ class Runs(Repository):
         def delete_run(transaction: Transaction) -> None:
             if is_audited:
                 before = _document(run)
-                audit_run(transaction.connection, access, AuditAction.RUN_DELETE, run.key, at=now, before=before)
+                write_audit(transaction.connection, access, AuditAction.RUN_DELETE, run.key, at=now, before=before)
             # Again: an attempt may have begun to move meanwhile.
             ask_for_deletion(transaction.connection, run, now=now)
             self._delete_run(transaction, run.id, now=now)
@@ -298,10 +297,6 @@ def _changed_tags(tags: Collection[str], *, add: Collection[str], remove: Collec
 
 def _document(run: Run) -> AuditDocument:
     return {"name": run.key.run, "owner": run.owner, "tags": sorted(run.tags), "archived": run.archived}
-
-
-def _get(connection: Connection, key: RunKey, access: Access) -> Run:
-    return read_run(connection, has_name(key), name=str(key), access=access)
 
 
 def _nearest(connection: Connection, key: RunKey, access: Access) -> list[str]:
