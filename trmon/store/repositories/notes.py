@@ -12,7 +12,7 @@ from trmon.domain.errors import Conflict, NotFound
 from trmon.domain.identity import RunKey
 from trmon.domain.runs.run import MAX_NOTES, RunNote
 from trmon.store.repositories.audit import write_audit
-from trmon.store.rows.mapping import Page, RowMapping, read_page
+from trmon.store.rows.mapping import Page, RowMapping
 from trmon.store.rows.runs import read_run
 from trmon.store.schema import tables
 from trmon.store.writing.repository import Repository
@@ -29,8 +29,8 @@ class Notes(Repository):
         table = tables.note.c
         with self._reader.connect() as connection:
             run = read_run(connection, key, access=access)
-            found = select(tables.note).where(table.run_id == run.id)
-            return read_page(connection, found, table.id, decode=_NOTE.from_row, after=after, limit=limit)
+        found = select(tables.note).where(table.run_id == run.id)
+        return self._page(found, table.id, decode=_NOTE.from_row, after=after, limit=limit)
 
     def add(
         self, key: RunKey, *, access: Access, now: float, author: str, text: str, step: int | None
