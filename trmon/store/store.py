@@ -48,7 +48,7 @@ from trmon.store.writing.run_locks import RunLocks
 
 if TYPE_CHECKING:
     from trmon.store.lake.mover import LakeMover
-    from trmon.store.query.queries import Queries
+    from trmon.store.query import Queries
 
 LIVE_SECONDS = 90.0
 """A trainer counts as alive for this long after its last message: three heartbeats."""
@@ -191,7 +191,7 @@ class Store:
         """Return what runs SQL over this database and a lake. Errors: NotReady for an invalid URL, or an extra."""
         location = None if lake_url is None else lake_location_of(lake_url)
         try:
-            from trmon.store.query.queries import Queries
+            from trmon.store.query import Queries
         except ImportError as error:
             raise NotReady(f"queries need {error.name}; pip install 'trmon[query]' brings it") from error
         return Queries(self._reader, names=self._names, lake=location)
