@@ -19,7 +19,7 @@ from trmon.domain.access import EVERYTHING
 from trmon.domain.errors import NotReady
 from trmon.store import Store
 from trmon.store.lake.delta_schema import LAKE_REPORTS, LAKE_SEQUENCES, LAKE_TABLES
-from trmon.store.lake.delta_tables import DeltaTables, table_folder_of
+from trmon.store.lake.delta_tables import DeltaTables, OpenTable, table_folder_of
 from trmon.store.lake.files import compact_partitions
 from trmon.store.lake.location import LakeLocation, lake_location_of
 from trmon.store.lake.mover import LakeMover
@@ -135,10 +135,10 @@ def test_of_two_rewrites_of_one_version_the_later_fails(store: Store, tmp_path: 
         expected.append(stored_rows(store, put_ended_run(store, name)))
         store.lake(url).run_pass(now=LATER, after_seconds=50.0)
     folder = table_folder_of(lake_location_of(url), LAKE_REPORTS)
-    first, second = (DeltaTable(f"{url}/reports") for _ in range(2))
-    assert compact_partitions(first, LAKE_REPORTS, folder, before_month="2999-01") == 2
+    first, second = (OpenTable(LAKE_REPORTS, DeltaTable(f"{url}/reports"), folder) for _ in range(2))
+    assert compact_partitions(first, before_month="2999-01") == 2
     with pytest.raises(CommitFailedError):
-        compact_partitions(second, LAKE_REPORTS, folder, before_month="2999-01")
+        compact_partitions(second, before_month="2999-01")
     assert checksums(lake_rows(url)) == checksums(merged(expected))
 
 
