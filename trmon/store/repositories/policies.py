@@ -19,6 +19,8 @@ from trmon.store.schema import tables
 from trmon.store.writing.repository import Repository
 from trmon.store.writing.transaction import Transaction
 
+_version, _adaptation = tables.policy_version.c, tables.adaptation.c
+
 
 class Policies(Repository):
     """The current policy of each run and its history; versions are only added."""
@@ -31,19 +33,19 @@ class Policies(Repository):
 
     def history(self, run_id: int, *, access: Access = EVERYTHING) -> list[PolicyVersion]:
         """Return all versions that were set, oldest first."""
-        table = tables.policy_version
-        found = select(table).join(tables.run).where(table.c.run_id == run_id, visible_runs(access))
-        return list(map(POLICY_MAPPING.from_row, self._rows(found.order_by(table.c.id))))
+        found = select(tables.policy_version).join(tables.run).where(_version.run_id == run_id, visible_runs(access))
+        return list(map(POLICY_MAPPING.from_row, self._rows(found.order_by(_version.id))))
 
     def list(self, run_id: int, *, access: Access, after: str | None = None, limit: int = 50) -> Page[PolicyVersion]:
         """Return the policy versions of a run, newest first; the last one is the default of every new run.
 
         Errors: NotFound for an unknown run; InvalidInput for an invalid cursor.
         """
-        table = tables.policy_version.c
-        found = select(tables.policy_version).where(table.run_id == run_id).order_by(table.id.desc()).limit(limit + 1)
+        found = (
+            select(tables.policy_version).where(_version.run_id == run_id).order_by(_version.id.desc()).limit(limit + 1)
+        )
         if after is not None:
-            found = found.where(table.id < decode_cursor(after))
+            found = found.where(_version.id < decode_cursor(after))
         with self._reader.connect() as connection:
             run = read_run(connection, run_id, access=access)
             versions = [(row.id, POLICY_MAPPING.from_row(row)) for row in connection.execute(found)]
@@ -93,8 +95,7 @@ def _document(version: PolicyVersion) -> AuditDocument:
 
 def _current(connection: Connection, run_id: int, *, made_at: float) -> PolicyVersion:
     """Return the newest version of a run that was made at a time; the default one if none was set."""
-    table = tables.policy_version.c
-    found = select(tables.policy_version).where(table.run_id == run_id).order_by(table.id.desc()).limit(1)
+    found = select(tables.policy_version).where(_version.run_id == run_id).order_by(_version.id.desc()).limit(1)
     row = connection.execute(found).one_or_none()
     return default_version(now=made_at) if row is None else POLICY_MAPPING.from_row(row)
 
@@ -119,8 +120,7 @@ class Adaptations(Repository):
 
     def get(self, run_id: int, *, access: Access = EVERYTHING) -> AdaptationSetting:
         """Return the setting of a run; off if none was set."""
-        table = tables.adaptation
-        found = select(table.c.setting).join(tables.run).where(table.c.run_id == run_id, visible_runs(access))
+        found = select(_adaptation.setting).join(tables.run).where(_adaptation.run_id == run_id, visible_runs(access))
         return next(map(setting_from_document, self._values(found)), AdaptationSetting())
 
     def put(self, run_id: int, setting: AdaptationSetting, *, access: Access, now: float) -> Future[None]:
@@ -131,7 +131,7 @@ class Adaptations(Repository):
         def write(transaction: Transaction) -> None:
             connection = transaction.connection
             run = read_run(connection, run_id, access=access)
-            before = connection.scalar(select(tables.adaptation.c.setting).where(tables.adaptation.c.run_id == run_id))
+            before = connection.scalar(select(_adaptation.setting).where(_adaptation.run_id == run_id))
             action = AuditAction.ADAPTATION_CHANGE
             write_audit(connection, access, action, run.key, at=now, before=before, after=document)
             upsert(connection, tables.adaptation, key=("run_id",), rows=[row])

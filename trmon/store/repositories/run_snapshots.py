@@ -79,7 +79,7 @@ class RunSnapshots(Reader):
 
     def existing(self, run_ids: Collection[int]) -> set[int]:
         """Return which of those runs exist."""
-        return set(self._values(select(tables.run.c.id).where(tables.run.c.id.in_(run_ids))))
+        return set(self._values(select(_RUN.id).where(_RUN.id.in_(run_ids))))
 
     def judgements(self, run_ids: Collection[int]) -> dict[int, Judgement]:
         """Return the newest judgement of each run that has a judged step, by run id."""
@@ -118,7 +118,7 @@ class RunSnapshots(Reader):
         rows = self._gauge_rows(connection, outlooks)
         policies, alerts = _policies(connection, ids), _alerts(connection, ids)
         modes = _modes(connection, ids)
-        runs = read_runs(connection, select_runs(EVERYTHING).where(tables.run.c.id.in_(ids)))
+        runs = read_runs(connection, select_runs(EVERYTHING).where(_RUN.id.in_(ids)))
         return [
             RunView.of(
                 outlooks.get(run.id, {}),
@@ -146,8 +146,7 @@ class RunSnapshots(Reader):
 
 
 def _outlooks(connection: Connection, ids: Sequence[int]) -> dict[int, dict[str, Any]]:
-    table = tables.run_state.c
-    found = select(table.run_id, table.outlook).where(table.run_id.in_(ids), table.outlook.is_not(None))
+    found = select(_STATE.run_id, _STATE.outlook).where(_STATE.run_id.in_(ids), _STATE.outlook.is_not(None))
     return {row.run_id: row.outlook for row in connection.execute(found)}
 
 
