@@ -102,10 +102,7 @@ def test_nothing_is_acknowledged_while_the_file_is_moved_away(store: Store, url:
     assert not path.exists(), "an empty database has taken its place"
     aside.rename(path)
     append(store, report_intake(step=1))
-    assert [stored.report.step for stored in stored_reports(store, receipt.run_id)] == [
-        0,
-        1,
-    ]
+    assert [stored.report.step for stored in stored_reports(store, receipt.run_id)] == [0, 1]
 
 
 def test_an_empty_database_is_not_ready(url: str) -> None:

@@ -14,7 +14,7 @@ from sqlalchemy import delete, update
 
 from tests.store.builders import NOW, execute
 from tests.store.conftest import ON_SQLITE
-from tests.store.lake.lakes import checksums, lake_rows, merged, put_ended_run, stored_rows
+from tests.store.lake.lakes import checksums, lake_rows, merged, put_ended_run, rows_of_table, stored_rows
 from trmon.domain.access import EVERYTHING
 from trmon.domain.errors import NotReady
 from trmon.store import Store
@@ -24,13 +24,6 @@ from trmon.store.lake.files import compact_partitions
 from trmon.store.lake.location import LakeLocation, lake_location_of
 from trmon.store.lake.mover import LakeMover
 from trmon.store.schema import tables
-
-
-def rows_of_table(folder: Path, name: str) -> list[dict[str, object]]:
-    """Return all rows of a table of a lake in a folder; none if it does not exist."""
-    if not (folder / name).exists():
-        return []
-    return list(DeltaTable(str(folder / name)).to_pyarrow_table().to_pylist())
 
 
 def test_every_table_gets_the_rows_of_ended_attempts_once(store: Store, tmp_path: Path) -> None:
@@ -60,8 +53,8 @@ def test_every_table_gets_the_rows_of_ended_attempts_once(store: Store, tmp_path
     }
     [row, *_] = rows_of_table(tmp_path / "lake", "batches")
     assert (row["project"], row["month"], row["run"], row["attempt"]) == ("math", "2027-01", "one", "a")
-    assert dict(row["signals"]) == {"total_kl_k3": 0.001}  # type: ignore[call-overload]
-    assert math.isnan(dict(row["scalars"])["loss"])  # type: ignore[call-overload]
+    assert dict(row["signals"]) == {"total_kl_k3": 0.001}
+    assert math.isnan(dict(row["scalars"])["loss"])
 
 
 @ON_SQLITE

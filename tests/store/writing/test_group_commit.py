@@ -12,7 +12,6 @@ from sqlalchemy.exc import IntegrityError
 
 from tests.store.gate import Gate
 from trmon.domain.errors import Conflict, NotReady, Overloaded
-from trmon.store.database import engines_of
 from trmon.store.database.engines import Engines
 from trmon.store.database.upsert import insert_rows
 from trmon.store.registry import RunRegistry
@@ -21,14 +20,6 @@ from trmon.store.writing import transaction
 from trmon.store.writing.group_commit import PATIENT_SECONDS, CommittedGroup, GroupCommit
 from trmon.store.writing.run_locks import RunLocks
 from trmon.store.writing.transaction import Operation, Transaction
-
-
-@pytest.fixture
-def engines(migrated_url: str) -> Iterator[Engines]:
-    """A migrated database."""
-    opened = engines_of(migrated_url)
-    yield opened
-    opened.dispose()
 
 
 @pytest.fixture
