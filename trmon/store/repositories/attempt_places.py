@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -11,7 +12,7 @@ from sqlalchemy import Column, ColumnElement, Connection, Engine, func, select, 
 
 from trmon.domain.access import EVERYTHING, Access
 from trmon.domain.errors import LakeUnavailable
-from trmon.store.lake.location import lake_location_of
+from trmon.store.lake.location import LakeLocation
 from trmon.store.rows.batches import StepUpdates
 from trmon.store.rows.runs import visible_runs
 from trmon.store.schema import tables
@@ -21,38 +22,6 @@ if TYPE_CHECKING:
     from trmon.store.lake.reader import LakeReader
 
 T = TypeVar("T")
-
-
-class ReadableLake:
-    """The lake of a service, which several databases may share; may be used from any thread.
-
-    It needs the extra `lake` once something is read from it.
-    """
-
-    def __init__(self, url: str) -> None:
-        """Errors: NotReady for an invalid address."""
-        self._location = lake_location_of(url)
-        self._lock = Lock()
-        self._reader: LakeReader | None = None
-
-    def history(self, database_id: str, *, moved_in: Mapping[int, int], lake_batch: int) -> LakeHistory:
-        """Return what the lake has of attempts of a database.
-
-        Args: moved_in: the lake batch of each attempt; lake_batch: the newest one of the database, which the lake has.
-        Errors: LakeUnavailable.
-        """
-        try:
-            from trmon.store.lake.history import LakeHistory
-            from trmon.store.lake.reader import LakeReader
-        except ModuleNotFoundError as error:
-            raise LakeUnavailable(
-                f"the run was moved to the lake, and reading it needs {(error.name or '').partition('.')[0]}; "
-                "install it with pip install 'trmon[lake]'"
-            ) from error
-        with self._lock:
-            if self._reader is None:
-                self._reader = LakeReader(self._location)
-        return LakeHistory(self._reader, database_id=database_id, moved_in=moved_in, lake_batch=lake_batch)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +46,14 @@ class MovedAttempts:
 
 
 class AttemptPlaces:
-    """Finds which attempts were moved to the lake."""
+    """Finds which attempts were moved to the lake, which several databases may share; may be used from any thread."""
 
-    def __init__(self, reader: Engine, lake: ReadableLake | None) -> None:
+    def __init__(self, reader: Engine, lake: LakeLocation | None) -> None:
+        """Args: lake: it needs the extra `lake` once something is read from it."""
         self._reader = reader
-        self._lake = lake
+        self._location = lake
+        self._lake: LakeReader | None = None
+        self._lock = Lock()
 
     def of_run(
         self, connection: Connection, run_id: int, *, access: Access = EVERYTHING, attempt_id: int | None = None
@@ -115,15 +87,30 @@ class AttemptPlaces:
         batch = tables.lake_batch.c
         lake_batch = connection.scalars(select(func.max(batch.id)).where(batch.moved_at.is_not(None))).one()
         database_id = connection.scalars(select(tables.database_identity.c.id)).one()
+        history = partial(self._history, database_id, moved_in=moved_in, lake_batch=lake_batch)
+        return MovedAttempts(frozenset(moved_in), history)
 
-        def open_history() -> LakeHistory:
+    def _history(self, database_id: str, *, moved_in: Mapping[int, int], lake_batch: int) -> LakeHistory:
+        """Return what the lake has of attempts. Errors: LakeUnavailable.
+
+        Args: moved_in: the lake batch of each; lake_batch: the newest one of the database, which the lake has.
+        """
+        if self._location is None:
+            raise LakeUnavailable(
+                "the run was moved to a lake, but TRMON_LAKE_URL is not set; set it to the lake of this database"
+            )
+        try:
+            from trmon.store.lake.history import LakeHistory
+            from trmon.store.lake.reader import LakeReader
+        except ModuleNotFoundError as error:
+            raise LakeUnavailable(
+                f"the run was moved to the lake, and reading it needs {(error.name or '').partition('.')[0]}; "
+                "install it with pip install 'trmon[lake]'"
+            ) from error
+        with self._lock:
             if self._lake is None:
-                raise LakeUnavailable(
-                    "the run was moved to a lake, but TRMON_LAKE_URL is not set; set it to the lake of this database"
-                )
-            return self._lake.history(database_id, moved_in=moved_in, lake_batch=lake_batch)
-
-        return MovedAttempts(frozenset(moved_in), open_history)
+                self._lake = LakeReader(self._location)
+        return LakeHistory(self._lake, database_id=database_id, moved_in=moved_in, lake_batch=lake_batch)
 
 
 def read_steps(
