@@ -40,22 +40,19 @@ def test_only_file_urls_are_accepted_and_passwords_are_hidden(url: str, expected
     assert "secret" not in str(refused.value)
 
 
-def test_the_error_names_a_directory_that_cannot_be_created(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(NotReady, match=rf"{tmp_path}/file/trmon.db: cannot create its directory"):
-        Store.open(f"sqlite:///{tmp_path}/file/trmon.db")
-
-
-def test_the_error_names_a_file_that_cannot_be_opened(tmp_path: Path) -> None:
-    with pytest.raises(NotReady, match=rf"{tmp_path}: unable to open database file; it and its directory must exist"):
-        Store.open(f"sqlite:///{tmp_path}")
-
-
-def test_the_error_names_a_file_that_is_not_a_database(tmp_path: Path) -> None:
-    path = tmp_path / "trmon.db"
-    path.write_bytes(b"no database" * 1000)
-    with pytest.raises(NotReady, match=rf"{path}: file is not a database"):
-        Store.open(f"sqlite:///{path}")
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("file/trmon.db", "cannot create its directory"),
+        ("folder", "unable to open database file; it and its directory must exist"),
+        ("file", "file is not a database"),
+    ],
+)
+def test_the_error_names_a_file_that_cannot_be_opened(tmp_path: Path, name: str, said: str) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").write_bytes(b"no database" * 1000)
+    with pytest.raises(NotReady, match=f"{tmp_path}/{name}: {said}"):
+        Store.open(f"sqlite:///{tmp_path}/{name}")
 
 
 def test_the_error_names_a_file_that_another_process_locks(tmp_path: Path) -> None:

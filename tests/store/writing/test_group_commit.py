@@ -69,17 +69,6 @@ def test_waiting_operations_run_in_order_and_are_committed_together(writer: Grou
     assert len(commits) < 4
 
 
-def test_a_failing_operation_does_not_fail_others(writer: GroupCommit, engine: Engine) -> None:
-    with Gate(writer):
-        good = writer.submit(add("good"))
-        bad = writer.submit(add("bad", error=Conflict("no")))
-        later = writer.submit(add("later"))
-    assert (good.result(10), later.result(10)) == ("good", "later")
-    with pytest.raises(Conflict, match="no"):
-        bad.result(10)
-    assert projects(engine) == ["good", "later"]
-
-
 def test_a_constraint_violation_fails_only_its_own_operation(writer: GroupCommit, engine: Engine) -> None:
     def orphan(transaction: Transaction) -> None:
         rows = [{"run_id": 1, "at": 0.0, "kind": "batch", "data": {}}]
