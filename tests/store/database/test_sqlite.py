@@ -16,6 +16,7 @@ from tests.store.builders import append, report_intake, start_intake, stored_rep
 from trmon.domain.errors import NotReady
 from trmon.store import Store
 from trmon.store.database import sqlite
+from trmon.store.database.engines import Engines
 from trmon.store.database.sqlite import SqliteStatement
 from trmon.store.schema import tables
 
@@ -148,12 +149,10 @@ def engine(tmp_path: Path) -> Iterator[Engine]:
 
 
 @pytest.fixture
-def connection(migrated_url: str) -> Iterator[Connection]:
+def connection(engines: Engines) -> Iterator[Connection]:
     """A transaction in a migrated file."""
-    engine = sqlite.writer_engine(sqlite.sqlite_file_of(migrated_url))
-    with engine.begin() as opened:
+    with engines.writing.begin() as opened:
         yield opened
-    engine.dispose()
 
 
 def test_returned_ids_match_the_rows(connection: Connection) -> None:
