@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from trmon.store.lake.reader import LakeReader
 
 T = TypeVar("T")
+_attempt, _batch, _lake_batch = tables.attempt.c, tables.batch.c, tables.lake_batch.c
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,15 +60,14 @@ class AttemptPlaces:
         self, connection: Connection, run_id: int, *, access: Access = EVERYTHING, attempt_id: int | None = None
     ) -> MovedAttempts:
         """Return the moved attempts of a run, or only one of them; none of a run that the caller may not see."""
-        attempt = tables.attempt.c
-        is_one = true() if attempt_id is None else attempt.id == attempt_id
-        return self._moved(connection, (attempt.run_id == run_id) & is_one, access)
+        is_one = true() if attempt_id is None else _attempt.id == attempt_id
+        return self._moved(connection, (_attempt.run_id == run_id) & is_one, access)
 
     def among(
         self, connection: Connection, attempt_ids: Collection[int], *, access: Access = EVERYTHING
     ) -> MovedAttempts:
         """Return those of some attempts that were moved, and that the caller may see."""
-        return self._moved(connection, tables.attempt.c.id.in_(attempt_ids), access)
+        return self._moved(connection, _attempt.id.in_(attempt_ids), access)
 
     def read(self, attempt_id: int, *, stored: Callable[[Connection], T], moved: Callable[[LakeHistory], T]) -> T:
         """Read an attempt from the database or the lake; no connection to the database waits for the lake."""
@@ -78,14 +78,12 @@ class AttemptPlaces:
         return moved(place.history)
 
     def _moved(self, connection: Connection, is_wanted: ColumnElement[bool], access: Access) -> MovedAttempts:
-        attempt = tables.attempt.c
-        found = select(attempt.id, attempt.lake_batch_id).join(tables.run).where(is_wanted, visible_runs(access))
-        rows = connection.execute(found.where(attempt.lake_batch_id.is_not(None))).all()
+        found = select(_attempt.id, _attempt.lake_batch_id).join(tables.run).where(is_wanted, visible_runs(access))
+        rows = connection.execute(found.where(_attempt.lake_batch_id.is_not(None))).all()
         if not rows:
             return MovedAttempts()
         moved_in = {row.id: row.lake_batch_id for row in rows}
-        batch = tables.lake_batch.c
-        lake_batch = connection.scalars(select(func.max(batch.id)).where(batch.moved_at.is_not(None))).one()
+        lake_batch = connection.scalars(select(func.max(_lake_batch.id)).where(_lake_batch.moved_at.is_not(None))).one()
         database_id = connection.scalars(select(tables.database_identity.c.id)).one()
         history = partial(self._history, database_id, moved_in=moved_in, lake_batch=lake_batch)
         return MovedAttempts(frozenset(moved_in), history)
@@ -120,14 +118,13 @@ def read_steps(
 
     def stored(connection: Connection) -> list[StepUpdates]:
         # Only an index is read.
-        table = tables.batch.c
-        columns = (table.step, func.min(table.update_index), func.max(table.update_index))
-        found = select(*columns).where(table.attempt_id == attempt_id)
+        columns = (_batch.step, func.min(_batch.update_index), func.max(_batch.update_index))
+        found = select(*columns).where(_batch.attempt_id == attempt_id)
         if from_step is not None:
-            found = found.where(table.step >= from_step)
+            found = found.where(_batch.step >= from_step)
         if to_step is not None:
-            found = found.where(table.step <= to_step)
-        newest = found.group_by(table.step).order_by(table.step.desc()).limit(limit)
+            found = found.where(_batch.step <= to_step)
+        newest = found.group_by(_batch.step).order_by(_batch.step.desc()).limit(limit)
         return [StepUpdates(*row) for row in connection.execute(newest)]
 
     return places.read(
