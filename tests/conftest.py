@@ -93,7 +93,7 @@ SLOW = (
     "store/lake/test_killed_mover.py",
     "store/lake/test_history.py",
     "store/lake/test_mover.py",
-    "store/query/test_queries.py",
+    "store/test_query.py",
     "store/test_redis.py",
     "store/maintenance/test_backup.py",
     "store/test_durability.py",

@@ -122,12 +122,6 @@ def polled(monkeypatch: pytest.MonkeyPatch) -> Iterator[CountedPoller]:
     polled.poller.close()
 
 
-def test_it_polls_by_itself_until_it_is_notified(polled: CountedPoller) -> None:
-    assert all(polled.polls_again() for _ in range(3))
-    polled.is_notified = True
-    assert polled.is_waiting()
-
-
 def test_while_notified_it_polls_when_woken_and_by_itself_again_afterwards(polled: CountedPoller) -> None:
     polled.is_notified = True
     assert polled.is_waiting()

@@ -24,6 +24,11 @@ from trmon.store import Store
 TRMON = [sys.executable, "-m", "trmon", "serve", "--port", "0"]
 
 
+def children_of(process: subprocess.Popen[str]) -> Path:
+    """Return the file with the ids of a process's children."""
+    return Path(f"/proc/{process.pid}/task/{process.pid}/children")
+
+
 class Supervised:
     """`trmon serve --replicas 2`."""
 
@@ -39,8 +44,7 @@ class Supervised:
 
     def replicas(self) -> set[int]:
         """Return the ids of the replicas."""
-        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text()
-        return {int(child) for child in children.split()}
+        return set(map(int, children_of(self.process).read_text().split()))
 
     def kill(self) -> None:
         """Kill it, without its replicas."""
@@ -116,42 +120,30 @@ def test_a_sqlite_file_has_one_process(tmp_path: Path) -> None:
     assert "a SQLite file has one service; for several set TRMON_DATABASE_URL=postgresql://" in refused.stderr
 
 
+SUPERVISOR = """
+import sys
+from trmon.fleet.supervisor import ChildProcess, Supervisor
+
+command = [sys.executable, "-c", {child!r}]
+Supervisor([ChildProcess(command, stdout=-1, **{options})], ready_seconds=0.1).run(ready="ready")
+"""
+
+
+def supervise(child: str, **options: object) -> subprocess.Popen[str]:
+    """Start a supervisor of one Python process with some code."""
+    command = [sys.executable, "-c", SUPERVISOR.format(child=child, options=options)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
 def test_a_signal_during_the_start_ends_the_supervisor() -> None:
-    code = (
-        "import subprocess, sys; from trmon.fleet.supervisor import ChildProcess;"
-        "from trmon.fleet.supervisor import Supervisor;"
-        "print('started', flush=True);"
-        "command = [sys.executable, '-c', 'import time; time.sleep(60)'];"
-        "Supervisor([ChildProcess(command, stdout=subprocess.PIPE)]).run(ready='ready')"
-    )
-    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as supervisor:
-        assert supervisor.stdout is not None
-        supervisor.stdout.readline()
-        children = Path(f"/proc/{supervisor.pid}/task/{supervisor.pid}/children")
-        eventually(children.read_text)
+    with supervise("import time; time.sleep(60)") as supervisor:
+        eventually(children_of(supervisor).read_text)
         supervisor.terminate()
         assert supervisor.wait(20) == 0
 
 
-SLOW_START = """
-import subprocess, sys
-from trmon.fleet.supervisor import ChildProcess
-from trmon.fleet.supervisor import Supervisor
-
-child = "import time; time.sleep(0.5); {then}"
-command = [sys.executable, "-c", child]
-Supervisor([ChildProcess(command, stdout=subprocess.PIPE)], ready_seconds=0.1).run(ready="ready")
-"""
-
-
-def slow_supervisor(then: str) -> subprocess.Popen[str]:
-    """Start a supervisor of one child that sleeps and then does this."""
-    command = [sys.executable, "-c", SLOW_START.format(then=then)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-
 def test_at_the_start_a_slow_process_is_waited_for() -> None:
-    with slow_supervisor("print('trmon_url=', flush=True); time.sleep(60)") as supervisor:
+    with supervise("import time; time.sleep(0.5); print('trmon_url=', flush=True); time.sleep(60)") as supervisor:
         assert supervisor.stdout is not None
         assert any("process_starts_slowly" in line for line in supervisor.stdout)
         assert any(line == "ready\n" for line in supervisor.stdout)
@@ -160,7 +152,7 @@ def test_at_the_start_a_slow_process_is_waited_for() -> None:
 
 
 def test_a_process_that_exits_at_the_start_ends_the_supervisor() -> None:
-    with slow_supervisor("raise SystemExit(1)") as supervisor:
+    with supervise("import time; time.sleep(0.5); raise SystemExit(1)") as supervisor:
         said, wrong = supervisor.communicate(timeout=20)
         assert "a process did not start" in wrong
         assert "ready\n" not in said
@@ -197,22 +189,19 @@ def test_a_process_that_ignores_sigterm_is_killed() -> None:
 
 
 BEATS = """
-import sys
-from trmon.fleet.supervisor import ChildProcess, Supervisor
-
-beat = "while True: os.write(int(sys.argv[-1]), b'.'); time.sleep(0.1)"
-child = f"import os, sys, time; print('trmon_ready', flush=True)\\n{beat}"
-command = [sys.executable, "-c", child]
-Supervisor([ChildProcess(command, stdout=-1, beats=True, hung_seconds=1.0)]).run(ready="ready")
+import os, sys, time
+print('trmon_ready', flush=True)
+while True:
+    os.write(int(sys.argv[-1]), b'.')
+    time.sleep(0.1)
 """
 
 
 def test_a_child_that_stops_beating_is_killed_and_started_again() -> None:
-    command = [sys.executable, "-c", BEATS]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as supervisor:
+    with supervise(BEATS, beats=True, hung_seconds=1.0) as supervisor:
         assert supervisor.stdout is not None
-        assert supervisor.stdout.readline() == "ready\n"
-        children = Path(f"/proc/{supervisor.pid}/task/{supervisor.pid}/children")
+        assert any(line == "ready\n" for line in supervisor.stdout)
+        children = children_of(supervisor)
         pids = [int(children.read_text())]
         for _ in range(2):
             time.sleep(1.5)

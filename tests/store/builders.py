@@ -2,29 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
-from sqlalchemy import Executable, Table, func, select
+from sqlalchemy import Executable, Select, Table, func, select, text
 
 from tests.domain.alerts.alert_builders import notification_of
 from tests.fixtures.messages import one_by_one
-from trmon.domain.access import Access, Scope
+from trmon.domain.access import EVERYTHING, Access, Scope
 from trmon.domain.alerts.alert import Alert, AlertEvent, AlertState
 from trmon.domain.alerts.delivery import Delivery
+from trmon.domain.alerts.silences import Matcher, MatchOperator, Silence
 from trmon.domain.batches.batch import BatchRow, DecisionRow, PolicyRole
 from trmon.domain.identity import BatchKey, RunKey
 from trmon.domain.messages import AnyReport, PreparedMessage, WriteResult
 from trmon.domain.pipeline.run_update import Frontier, RunUpdate
 from trmon.domain.severity import Severity
 from trmon.store import Store
+from trmon.store.database.engines import Engines
 from trmon.store.registry import ArrivedMessage
 from trmon.store.rows import messages
+from trmon.store.rows.mapping import Page
 from trmon_client.core import wire
 from trmon_client.core.columns import Columns
 from trmon_client.core.statistics import columns
+
+T = TypeVar("T")
 
 NOW = 1_800_000_000.0
 """The server's time, in seconds since the epoch."""
@@ -87,9 +93,19 @@ def report_intake(project: str = "math", run: str = "grpo", **fields: Any) -> Pr
     return intake(report(**fields), project=project, run=run)
 
 
+def notice_intake(kind: type[wire.Message], project: str = "math", run: str = "grpo", **fields: Any) -> PreparedMessage:
+    """Return a prepared notice of attempt "a", launch "launch-1"; accepts the fields of its kind."""
+    return intake(kind(**{"attempt": "a", "launch": "launch-1"} | fields), project=project, run=run)
+
+
 def start_intake(project: str = "math", run: str = "grpo", **fields: Any) -> PreparedMessage:
     """Return a prepared start of a run; accepts the fields of wire.Start."""
-    return intake(wire.Start(**{"attempt": "a", "launch": "launch-1"} | fields), project=project, run=run)
+    return notice_intake(wire.Start, project, run, **fields)
+
+
+def scalars_intake(step: int, *, run: str = "grpo", **fields: Any) -> PreparedMessage:
+    """Return prepared scalars of a step; accepts other fields of wire.Scalars."""
+    return notice_intake(wire.Scalars, run=run, step=step, **{"sequence": step, "values": {"lr": 1.0}} | fields)
 
 
 def batch_key(attempt_id: int, step: int, update: int | None = None) -> BatchKey:
@@ -128,6 +144,11 @@ def decision(key: BatchKey, **fields: Any) -> DecisionRow:
 def append(store: Store, *intakes: PreparedMessage, now: float = NOW) -> list[WriteResult]:
     """Append messages and wait until they are committed."""
     return [future.result(timeout=30) for future in store.reports.append(intakes, now=now)]
+
+
+def begin(store: Store, *runs: str) -> list[int]:
+    """Start runs named project/run and return their ids."""
+    return [append(store, start_intake(*run.split("/")))[0].run_id for run in runs]
 
 
 def stored_reports(store: Store, run_id: int, *, after: int = 0) -> list[AnyReport]:
@@ -175,10 +196,24 @@ def alert_event(of: Alert, **fields: Any) -> AlertEvent:
     )
 
 
-def delivery(dedup_key: str, *, due_at: float = NOW) -> Delivery:
-    """Return a notification that is not in the outbox yet."""
-    notification = notification_of(alert(run_id=1))
-    return Delivery(id=0, receiver="hook", dedup_key=dedup_key, notification=notification, due_at=due_at)
+def delivery(dedup_key: str, **fields: Any) -> Delivery:
+    """Return a notification that is not in the outbox yet; accepts other fields of Delivery."""
+    usual = {"receiver": "hook", "notification": notification_of(alert(run_id=1)), "due_at": NOW}
+    return Delivery(id=0, dedup_key=dedup_key, **usual | fields)
+
+
+def silence(store: Store, **fields: Any) -> Silence:
+    """Create a silence of all projects, for a minute from NOW on; accepts the fields of Silence."""
+    matcher = Matcher(label="run", operator=MatchOperator.LIKE, value="gr*")
+    usual = {
+        "project": None,
+        "matchers": (matcher,),
+        "author": "ana",
+        "note": "n",
+        "starts_at": NOW,
+        "ends_at": NOW + 60,
+    }
+    return store.silences.create(Silence(id=0, **usual | fields), access=EVERYTHING, now=NOW).result(timeout=30)
 
 
 def commit(store: Store, run_id: int, **fields: Any) -> None:
@@ -187,9 +222,30 @@ def commit(store: Store, run_id: int, **fields: Any) -> None:
     store.run_log.commit([RunUpdate(run_id=run_id, frontier=frontier, **fields)])[0].result(timeout=30)
 
 
+def paged(read: Callable[..., Page[T]], *arguments: Any, **options: Any) -> list[T]:
+    """Return the items of all pages of a list, whose options have the limit of a page."""
+    items, after = list[T](), None
+    while True:
+        page = read(*arguments, access=EVERYTHING, after=after, **options)
+        assert len(page.items) <= options["limit"]
+        items += page.items
+        if (after := page.next) is None:
+            return items
+
+
 def execute(store: Store, statement: Executable, rows: list[dict[str, Any]] | None = None) -> None:
     """Run a statement in a transaction of the writer, as if another process did."""
     store.writer.submit(lambda transaction: transaction.connection.execute(statement, rows) and None).result(timeout=30)
+
+
+def plan_of(engines: Engines, query: Select[Any]) -> str:
+    """Return how the database would run a query, after it has looked at its tables."""
+    options = {"literal_binds": True, "render_postcompile": True}
+    explain = "EXPLAIN (COSTS OFF)" if engines.is_shared else "EXPLAIN QUERY PLAN"
+    with engines.writing.begin() as connection:
+        connection.execute(text("ANALYZE"))
+        rows = connection.exec_driver_sql(f"{explain} {query.compile(connection, compile_kwargs=options)}")
+        return "\n".join(str(row[-1]) for row in rows)
 
 
 def count(store: Store, table: Table) -> int:

@@ -13,9 +13,13 @@ from tests.fixtures.postgres import Postgres
 from tests.fixtures.s3 import s3_lake
 from tests.store.builders import append, start_intake
 from trmon.store import Store
+from trmon.store.database import engines_of
+from trmon.store.database.engines import Engines
 
 ON_SQLITE = pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 """Marks tests of files and folders, which the database has no part in."""
+ON_POSTGRES = pytest.mark.parametrize("url", BACKENDS[1:], indirect=True)
+"""Marks tests of what only PostgreSQL has."""
 
 
 @contextmanager
@@ -52,6 +56,14 @@ def store(migrated_url: str) -> Iterator[Store]:
     opened = Store.open(migrated_url)
     yield opened
     opened.close()
+
+
+@pytest.fixture
+def engines(migrated_url: str) -> Iterator[Engines]:
+    """The engines of the same database."""
+    opened = engines_of(migrated_url)
+    yield opened
+    opened.dispose()
 
 
 @pytest.fixture

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from tests.store.builders import NOW, append, beat, intake, report_intake, start_intake
-from trmon.domain.access import EVERYTHING
-from trmon.domain.messages import PreparedMessage, WriteOutcome
+from tests.store.builders import NOW, append, beat, notice_intake, paged, report_intake, scalars_intake, start_intake
+from trmon.domain.messages import WriteOutcome
 from trmon.domain.runs.attempts import Resolution
 from trmon.store import Store
 from trmon_client.core import wire
@@ -84,14 +83,8 @@ def test_a_heartbeat_keeps_the_attempt(store: Store) -> None:
 
 
 def test_attempts_are_listed_newest_first_in_pages(store: Store) -> None:
-    receipts = append(store, *(start_intake(attempt=name) for name in "abcde"))
-    seen: list[str] = []
-    page = store.runs.list_attempts(receipts[0].run_id, access=EVERYTHING, limit=2)
-    append(store, start_intake(attempt="f"))
-    while page.next is not None:
-        seen += [attempt.name for attempt in page.items]
-        page = store.runs.list_attempts(receipts[0].run_id, access=EVERYTHING, after=page.next, limit=2)
-    assert [*seen, *(attempt.name for attempt in page.items)] == ["e", "d", "c", "b", "a"]
+    [first, *_] = append(store, *(start_intake(attempt=name) for name in "abcde"))
+    assert [attempt.name for attempt in paged(store.runs.list_attempts, first.run_id, limit=2)] == [*"edcba"]
 
 
 def test_forks_and_claims_survive_a_restart(store: Store, url: str) -> None:
@@ -104,19 +97,12 @@ def test_forks_and_claims_survive_a_restart(store: Store, url: str) -> None:
     again.close()
 
 
-def scalars(step: int, **fields: object) -> PreparedMessage:
-    """Return the scalars of a step."""
-    given = {"attempt": "a", "launch": "launch-1", "sequence": step, **fields}
-    return intake(wire.Scalars(**given, step=step, values={"reward": 0.5}))
-
-
 def test_scalars_of_a_run_without_reports_count_as_its_progress(store: Store) -> None:
-    [first] = append(store, scalars(4), now=NOW)
+    [first] = append(store, scalars_intake(4), now=NOW)
     assert store.runs.by_id(first.run_id).last_report_at == NOW
-    finish = intake(wire.Finish(attempt="a", launch="launch-1", sequence=9))
-    append(store, finish, now=NOW + 1)
-    [back] = append(store, scalars(3, launch="launch-2"), now=NOW + 2)
-    [on] = append(store, scalars(5, launch="launch-3"), now=NOW + 200)
+    append(store, notice_intake(wire.Finish, sequence=9), now=NOW + 1)
+    [back] = append(store, scalars_intake(3, launch="launch-2"), now=NOW + 2)
+    [on] = append(store, scalars_intake(5, launch="launch-3"), now=NOW + 200)
     assert back.attempt_id != first.attempt_id
     assert on.attempt_id == first.attempt_id
     assert store.runs.by_id(first.run_id).last_report_at == NOW + 200
@@ -124,6 +110,6 @@ def test_scalars_of_a_run_without_reports_count_as_its_progress(store: Store) ->
 
 def test_scalars_beside_reports_do_not_decide_the_attempt(store: Store) -> None:
     [first] = append(store, report_intake(step=10), now=NOW)
-    append(store, intake(wire.Finish(attempt="a", launch="launch-1", sequence=9)), now=NOW + 1)
-    [after] = append(store, scalars(10, launch="launch-2"), now=NOW + 2)
+    append(store, notice_intake(wire.Finish, sequence=9), now=NOW + 1)
+    [after] = append(store, scalars_intake(10, launch="launch-2"), now=NOW + 2)
     assert after.attempt_id == first.attempt_id

@@ -107,10 +107,6 @@ class ChildProcess:
                 self._watchdog.heard()
         return self._watchdog.tick(is_listening=is_listening)
 
-    def successor(self) -> ChildProcess:
-        """Return a child of the same command that is not started."""
-        return replace(self, restart_delay=RestartDelay())
-
     def read_line(self, *, timeout_seconds: float, is_wanted: Callable[[], bool] = lambda: True) -> str | None:
         """Return the next line of a piped stdout, empty at its end; None after the timeout or once it is not wanted."""
         stdout = self._running.stdout
@@ -223,7 +219,7 @@ class Supervisor:
     def _replace_all(self) -> None:
         """Stop each child only after its successor is ready: the port is always served."""
         for index, child in enumerate(self._children):
-            successor = child.successor()
+            successor = replace(child, restart_delay=RestartDelay())
             successor.start()
             if not _is_ready(self._first_line(successor)):
                 if not self._is_stopping:

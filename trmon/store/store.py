@@ -15,14 +15,14 @@ from trmon.store.database import engines_of
 from trmon.store.database.engines import Engines
 from trmon.store.database.sqlite import check_disk_space
 from trmon.store.lake.deletions import MovedRows
-from trmon.store.lake.location import lake_location_of
+from trmon.store.lake.location import LakeLocation, lake_location_of
 from trmon.store.lake.planning import LakeBatches
 from trmon.store.maintenance.check import check_database
 from trmon.store.registry import RunRegistry
 from trmon.store.repositories.alarm_budget import BudgetRecords
 from trmon.store.repositories.alerts import Alerts
 from trmon.store.repositories.archives import Archives
-from trmon.store.repositories.attempt_places import AttemptPlaces, ReadableLake
+from trmon.store.repositories.attempt_places import AttemptPlaces
 from trmon.store.repositories.audit import AuditLog
 from trmon.store.repositories.batches import Batches
 from trmon.store.repositories.deliveries import Deliveries, Outbox
@@ -48,7 +48,7 @@ from trmon.store.writing.run_locks import RunLocks
 
 if TYPE_CHECKING:
     from trmon.store.lake.mover import LakeMover
-    from trmon.store.query.queries import Queries
+    from trmon.store.query import Queries
 
 LIVE_SECONDS = 90.0
 """A trainer counts as alive for this long after its last message: three heartbeats."""
@@ -68,7 +68,7 @@ class ProcessRole(Enum):
 class Store:
     """All durable data. Any thread may read, and reads never wait for the writer; writes return futures."""
 
-    def __init__(self, engines: Engines, *, role: ProcessRole, lake: ReadableLake | None = None) -> None:
+    def __init__(self, engines: Engines, *, role: ProcessRole, lake: LakeLocation | None = None) -> None:
         self.role = role
         self.is_shared = engines.is_shared
         """Whether other processes may write to the database."""
@@ -133,7 +133,7 @@ class Store:
         so writes raise NotReady; lake_url: where the attempts are read that were moved.
         Errors: NotReady naming the database, or for an invalid address of a lake.
         """
-        lake = None if lake_url is None else ReadableLake(lake_url)
+        lake = None if lake_url is None else lake_location_of(lake_url)
         engines = engines_of(url)
         with engines.writing.connect():
             return cls(engines, role=role, lake=lake)
@@ -191,7 +191,7 @@ class Store:
         """Return what runs SQL over this database and a lake. Errors: NotReady for an invalid URL, or an extra."""
         location = None if lake_url is None else lake_location_of(lake_url)
         try:
-            from trmon.store.query.queries import Queries
+            from trmon.store.query import Queries
         except ImportError as error:
             raise NotReady(f"queries need {error.name}; pip install 'trmon[query]' brings it") from error
         return Queries(self._reader, names=self._names, lake=location)

@@ -26,6 +26,7 @@ from tests.store.builders import (
     append,
     batch,
     batch_key,
+    begin,
     commit,
     decision,
     execute,
@@ -176,6 +177,20 @@ def run_names(store: Store) -> list[str]:
     return [str(run.key) for page in pages for run in page.items]
 
 
+def is_refused(store: Store, root: Path, *, match: str) -> None:
+    """Import an archive that must be refused, and check that it leaves nothing."""
+    with pytest.raises(InvalidInput, match=match):
+        list(store.archives.import_project(root))
+    assert run_names(store) == ["code/ppo"]
+
+
+def replace_column(root: Path, table: str, column: str, change: Callable[[Any], Any]) -> None:
+    """Replace a column of a table of the archive's run."""
+    [file] = (root / f"table={table}" / "run=grpo").iterdir()
+    rows = pq.ParquetFile(file).read()
+    pq.write_table(rows.set_column(rows.schema.get_field_index(column), column, change(rows[column])), file)
+
+
 def test_a_damaged_report_is_archived_unchanged(store: Store, other: Store, tmp_path: Path) -> None:
     fill(store)
     first = update(tables.report).where(tables.report.c.step == 0).values(payload=b"\xc1")
@@ -255,9 +270,7 @@ def test_the_rows_of_an_interrupted_import_are_hidden_and_then_deleted(other: St
     [alerts] = (root / "table=alerts" / "run=grpo").iterdir()
     whole = alerts.read_bytes()
     alerts.write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(InvalidInput, match=r"cannot read .*table=alerts/run=grpo/part-0.parquet"):
-        list(other.archives.import_project(root))
-    assert run_names(other) == ["code/ppo"]
+    is_refused(other, root, match=r"cannot read .*table=alerts/run=grpo/part-0.parquet")
     alerts.write_bytes(whole)
     assert [run.outcome for run in other.archives.import_project(root)] == [ImportOutcome.IMPORTED]
 
@@ -267,9 +280,7 @@ def test_a_flipped_bit_is_detected(other: Store, root: Path) -> None:
     damaged = bytearray(reports.read_bytes())
     damaged[len(damaged) // 3] ^= 1
     reports.write_bytes(damaged)
-    with pytest.raises(InvalidInput, match="cannot read"):
-        list(other.archives.import_project(root))
-    assert run_names(other) == ["code/ppo"]
+    is_refused(other, root, match="cannot read")
 
 
 ROWS = 40
@@ -286,18 +297,14 @@ def test_a_small_file_of_many_large_rows_is_refused_and_leaves_nothing(other: St
     described = json.loads((root / "manifest.json").read_text())
     described["rows"]["reports"] += ROWS - table.num_rows
     (root / "manifest.json").write_text(json.dumps(described))
-    with pytest.raises(InvalidInput, match=r"part-0\.parquet expands to over 256 MiB, over 256 times its size"):
-        list(other.archives.import_project(root))
-    assert run_names(other) == ["code/ppo"]
+    is_refused(other, root, match=r"part-0\.parquet expands to over 256 MiB, over 256 times its size")
 
 
 @pytest.mark.parametrize("table", ["runs", "sequences"], ids=["read by an import", "for queries only"])
 def test_an_archive_with_missing_files_is_refused(other: Store, root: Path, table: str) -> None:
     [file] = (root / f"table={table}" / "run=grpo").iterdir()
     file.unlink()
-    with pytest.raises(InvalidInput, match=rf"table={table} has 0 of \d+ rows: files are missing"):
-        list(other.archives.import_project(root))
-    assert run_names(other) == ["code/ppo"]
+    is_refused(other, root, match=rf"table={table} has 0 of \d+ rows: files are missing")
 
 
 @pytest.mark.parametrize(
@@ -319,30 +326,19 @@ def test_an_archive_with_missing_files_is_refused(other: Store, root: Path, tabl
 def test_a_value_that_cannot_be_read_is_refused_and_leaves_nothing(
     other: Store, root: Path, table: str, column: str, value: str | None, problem: str
 ) -> None:
-    [file] = (root / f"table={table}" / "run=grpo").iterdir()
-    rows = pq.ParquetFile(file).read()
-    values = [value, *rows[column].to_pylist()[1:]]
-    place = rows.schema.get_field_index(column)
-    pq.write_table(rows.set_column(place, column, pa.array(values, rows.schema.field(column).type)), file)
-    with pytest.raises(InvalidInput, match=f"grpo.*{problem}"):
-        list(other.archives.import_project(root))
-    assert run_names(other) == ["code/ppo"]
+    replace_column(root, table, column, lambda values: pa.array([value, *values.to_pylist()[1:]], values.type))
+    is_refused(other, root, match=f"grpo.*{problem}")
 
 
 @pytest.mark.parametrize("column", ["update_index", "missing_ranks", "signals"])
 def test_a_batch_with_a_column_of_another_type_is_refused(other: Store, root: Path, column: str) -> None:
-    [file] = (root / "table=batches" / "run=grpo").iterdir()
-    rows = pq.ParquetFile(file).read()
-    texts = pa.array([str(value) for value in rows[column].to_pylist()])
-    pq.write_table(rows.set_column(rows.schema.get_field_index(column), column, texts), file)
-    with pytest.raises(InvalidInput, match="the table batches of grpo has unexpected columns"):
-        list(other.archives.import_project(root))
+    replace_column(root, "batches", column, lambda values: pa.array(map(str, values.to_pylist())))
+    is_refused(other, root, match="the table batches of grpo has unexpected columns")
 
 
 def test_an_alert_of_a_run_without_reports_round_trips(store: Store, other: Store, tmp_path: Path) -> None:
-    [receipt] = append(store, start_intake())
-    of_none = {"attempt_id": 0, "identity": f"{receipt.run_id}/stalled"}
-    commit(store, receipt.run_id, alerts=(alert(run_id=receipt.run_id, **of_none),))
+    [run_id] = begin(store, "math/grpo")
+    commit(store, run_id, alerts=(alert(run_id=run_id, attempt_id=0, identity=f"{run_id}/stalled"),))
     store.archives.export_project("math", tmp_path / "archive", now=NOW)
     [run] = other.archives.import_project(tmp_path / "archive")
     id_ = other.runs.get(run.key, access=EVERYTHING).id
@@ -389,9 +385,7 @@ def test_batches_whose_reports_were_pruned_refer_to_no_report(store: Store, othe
 
 
 def test_an_export_has_one_partition_per_run_of_the_project(store: Store, tmp_path: Path) -> None:
-    for run in ("one", "two.2", "~partial-import"):
-        append(store, start_intake(run=run))
-    append(store, start_intake(project="code"))
+    begin(store, "math/one", "math/two.2", "math/~partial-import", "code/grpo")
     written = store.archives.export_project("math", tmp_path / "archive", now=NOW)
     assert written.runs == ("one", "two.2")
     assert {path.name for path in (tmp_path / "archive" / "table=runs").iterdir()} == {"run=one", "run=two.2"}

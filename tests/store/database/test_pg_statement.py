@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -27,14 +26,15 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.types import TypeEngine
 
 from tests.fixtures.postgres import Postgres
+from tests.store.conftest import ON_POSTGRES
 from trmon.domain.errors import NotReady
-from trmon.store.database import postgres
+from trmon.store.database.engines import Engines
 from trmon.store.database.pg_pipeline import defer_waits
 from trmon.store.database.pg_statement import PgStatement
 from trmon.store.database.upsert import insert_new_ids
 from trmon.store.schema import tables
 
-pytestmark = pytest.mark.server("postgres")
+pytestmark = ON_POSTGRES
 
 
 @pytest.mark.parametrize(
@@ -48,13 +48,11 @@ pytestmark = pytest.mark.server("postgres")
         (LargeBinary(), [b"", bytes(range(256)), None]),
     ],
 )
-def test_an_array_round_trips(postgres_url: str, kind: TypeEngine[Any], values: list[Any]) -> None:
+def test_an_array_round_trips(engine: Engine, kind: TypeEngine[Any], values: list[Any]) -> None:
     statement = PgStatement(select(bindparam("given", type_=ARRAY(kind, dimensions=1))))
-    engines = postgres.postgres_engines(postgres_url)
-    with engines.writing.begin() as connection:
+    with engine.begin() as connection:
         for given in (values, values[:1], [], [None]):
             assert statement.rows(connection, statement.encode({"given": given})) == [(given,)]
-    engines.dispose()
 
 
 ROW = {"name": "math", "created_at": 0.0}
@@ -62,11 +60,9 @@ PROJECT = PgStatement(insert(tables.project))
 
 
 @pytest.fixture
-def engine(postgres_url: str) -> Iterator[Engine]:
+def engine(engines: Engines) -> Engine:
     """The writing engine of a migrated database."""
-    engines = postgres.postgres_engines(postgres_url)
-    yield engines.writing
-    engines.dispose()
+    return engines.writing
 
 
 def projects(engine: Engine) -> int:

@@ -15,6 +15,12 @@ from trmon.store import Store
 pytestmark = pytest.mark.server("postgres")
 
 
+@pytest.fixture
+def url(postgres_url: str) -> str:
+    """The URL of a database: these tests apply to PostgreSQL only."""
+    return postgres_url
+
+
 def test_the_error_names_an_unreachable_server() -> None:
     with pytest.raises(NotReady, match=r"postgresql://me:\*\*\*@127.0.0.1:1/trmon: .*nothing listens there") as said:
         Store.open("postgresql://me:secret@127.0.0.1:1/trmon")
@@ -34,8 +40,7 @@ def test_common_url_schemes_are_accepted(postgres_url: str, scheme: str) -> None
     store.close()
 
 
-def test_an_unsupported_character_is_refused(postgres_url: str) -> None:
-    store = Store.open(postgres_url)
+def test_an_unsupported_character_is_refused(store: Store) -> None:
     append(store, report_intake())
     with pytest.raises(InvalidInput, match="NUL"):
         store.runs.list(access=EVERYTHING, tag="a\0")
@@ -43,11 +48,9 @@ def test_an_unsupported_character_is_refused(postgres_url: str) -> None:
     with pytest.raises(InvalidInput, match="NUL"):
         refused.result(30)
     append(store, report_intake(step=1))
-    store.close()
 
 
-def test_a_terminated_session_fails_one_group_and_one_read(postgres_server: Postgres, postgres_url: str) -> None:
-    store = Store.open(postgres_url)
+def test_a_terminated_session_fails_one_group_and_one_read(postgres_server: Postgres, store: Store) -> None:
     append(store, report_intake(step=0))
     store.check()
     postgres_server.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'trmon'")
@@ -57,15 +60,11 @@ def test_a_terminated_session_fails_one_group_and_one_read(postgres_server: Post
         store.check()
     append(store, report_intake(step=1))
     assert [found.report.step for found in stored_reports(store, 1)] == [0, 1]
-    store.close()
 
 
-def test_locks_of_a_stopped_process_are_released(postgres_url: str) -> None:
-    store = Store.open(postgres_url)
-
+def test_locks_of_a_stopped_process_are_released(store: Store) -> None:
     def limits(name: str) -> str:
         return store.writer.submit(lambda tx: str(tx.connection.scalar(text(f"SHOW {name}")))).result(30)
 
     names = ("idle_in_transaction_session_timeout", "lock_timeout", "statement_timeout")
     assert [limits(name) for name in names] == ["10s", "10s", "1min"]
-    store.close()

@@ -16,6 +16,7 @@ from tests.store.builders import append, report_intake, start_intake, stored_rep
 from trmon.domain.errors import NotReady
 from trmon.store import Store
 from trmon.store.database import sqlite
+from trmon.store.database.engines import Engines
 from trmon.store.database.sqlite import SqliteStatement
 from trmon.store.schema import tables
 
@@ -40,22 +41,19 @@ def test_only_file_urls_are_accepted_and_passwords_are_hidden(url: str, expected
     assert "secret" not in str(refused.value)
 
 
-def test_the_error_names_a_directory_that_cannot_be_created(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(NotReady, match=rf"{tmp_path}/file/trmon.db: cannot create its directory"):
-        Store.open(f"sqlite:///{tmp_path}/file/trmon.db")
-
-
-def test_the_error_names_a_file_that_cannot_be_opened(tmp_path: Path) -> None:
-    with pytest.raises(NotReady, match=rf"{tmp_path}: unable to open database file; it and its directory must exist"):
-        Store.open(f"sqlite:///{tmp_path}")
-
-
-def test_the_error_names_a_file_that_is_not_a_database(tmp_path: Path) -> None:
-    path = tmp_path / "trmon.db"
-    path.write_bytes(b"no database" * 1000)
-    with pytest.raises(NotReady, match=rf"{path}: file is not a database"):
-        Store.open(f"sqlite:///{path}")
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("file/trmon.db", "cannot create its directory"),
+        ("folder", "unable to open database file; it and its directory must exist"),
+        ("file", "file is not a database"),
+    ],
+)
+def test_the_error_names_a_file_that_cannot_be_opened(tmp_path: Path, name: str, said: str) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").write_bytes(b"no database" * 1000)
+    with pytest.raises(NotReady, match=f"{tmp_path}/{name}: {said}"):
+        Store.open(f"sqlite:///{tmp_path}/{name}")
 
 
 def test_the_error_names_a_file_that_another_process_locks(tmp_path: Path) -> None:
@@ -102,10 +100,7 @@ def test_nothing_is_acknowledged_while_the_file_is_moved_away(store: Store, url:
     assert not path.exists(), "an empty database has taken its place"
     aside.rename(path)
     append(store, report_intake(step=1))
-    assert [stored.report.step for stored in stored_reports(store, receipt.run_id)] == [
-        0,
-        1,
-    ]
+    assert [stored.report.step for stored in stored_reports(store, receipt.run_id)] == [0, 1]
 
 
 def test_an_empty_database_is_not_ready(url: str) -> None:
@@ -154,12 +149,10 @@ def engine(tmp_path: Path) -> Iterator[Engine]:
 
 
 @pytest.fixture
-def connection(migrated_url: str) -> Iterator[Connection]:
+def connection(engines: Engines) -> Iterator[Connection]:
     """A transaction in a migrated file."""
-    engine = sqlite.writer_engine(sqlite.sqlite_file_of(migrated_url))
-    with engine.begin() as opened:
+    with engines.writing.begin() as opened:
         yield opened
-    engine.dispose()
 
 
 def test_returned_ids_match_the_rows(connection: Connection) -> None:

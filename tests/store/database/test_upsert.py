@@ -9,18 +9,16 @@ from sqlalchemy import Connection, select
 from sqlalchemy.exc import IntegrityError
 
 from tests.store.builders import NOW
-from trmon.store.database import engines_of
+from trmon.store.database.engines import Engines
 from trmon.store.database.upsert import insert_new, insert_new_ids, insert_rows, update_rows, upsert
 from trmon.store.schema import tables
 
 
 @pytest.fixture
-def connection(migrated_url: str) -> Iterator[Connection]:
+def connection(engines: Engines) -> Iterator[Connection]:
     """A transaction in a migrated database that is never committed."""
-    engines = engines_of(migrated_url)
     with engines.writing.connect() as opened, opened.begin():
         yield opened
-    engines.dispose()
 
 
 def silence(note: str, **fields: object) -> dict[str, object]:

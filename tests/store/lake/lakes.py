@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from deltalake import DeltaTable
@@ -101,19 +100,24 @@ def stored_rows(store: Store, run_id: int) -> Rows:
     return found
 
 
+def rows_of_table(lake_url: object, name: str, columns: Sequence[str] | None = None) -> list[dict[str, Any]]:
+    """Return the rows of a table of a lake, with some columns or all; none if it does not exist."""
+    try:
+        rows = DeltaTable(f"{lake_url}/{name}").to_pyarrow_table()
+    except TableNotFoundError:
+        return []
+    return list((rows if columns is None else rows.select(columns)).to_pylist())
+
+
 def lake_rows(lake_url: str) -> Rows:
     """Return the rows of a lake; a row that it has twice is there twice."""
     found: Rows = {}
     for table in LAKE_TABLES:
-        rows: Any = None
-        with suppress(TableNotFoundError):
-            rows = DeltaTable(f"{lake_url}/{table.name}").to_pyarrow_table()
         if table is LAKE_BATCHES:
-            found[table.name] = [repr(batch_from_lake(row)) for row in _listed(rows)]
-        elif table is LAKE_SEQUENCES:
-            found[table.name] = [repr(row) for row in _listed(rows, SEQUENCES_SCHEMA.names)]
-        elif table.archived is not None:
-            found[table.name] = [repr(row) for row in _listed(rows, table.archived.schema.names)]
+            found[table.name] = [repr(batch_from_lake(row)) for row in rows_of_table(lake_url, table.name)]
+        elif table is LAKE_SEQUENCES or table.archived is not None:
+            columns = SEQUENCES_SCHEMA.names if table.archived is None else table.archived.schema.names
+            found[table.name] = list(map(repr, rows_of_table(lake_url, table.name, columns)))
     return found
 
 
@@ -129,12 +133,6 @@ def merged(parts: Iterable[Rows]) -> Rows:
         for name, rows in part.items():
             found.setdefault(name, []).extend(rows)
     return found
-
-
-def _listed(rows: Any, names: list[str] | None = None) -> list[dict[str, Any]]:
-    if rows is None:
-        return []
-    return list((rows if names is None else rows.select(names)).to_pylist())
 
 
 N_TRIES = 20

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.store.builders import NOW, append, commit, count, report_intake, start_intake
-from tests.store.lake.lakes import put_ended_run
-from tests.store.lake.test_mover import rows_of_table
+from tests.store.lake.lakes import put_ended_run, rows_of_table
 from trmon.domain.access import EVERYTHING
 from trmon.domain.identity import RunKey
 from trmon.domain.messages import DamagedReport

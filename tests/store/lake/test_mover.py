@@ -14,23 +14,16 @@ from sqlalchemy import delete, update
 
 from tests.store.builders import NOW, execute
 from tests.store.conftest import ON_SQLITE
-from tests.store.lake.lakes import checksums, lake_rows, merged, put_ended_run, stored_rows
+from tests.store.lake.lakes import checksums, lake_rows, merged, put_ended_run, rows_of_table, stored_rows
 from trmon.domain.access import EVERYTHING
 from trmon.domain.errors import NotReady
 from trmon.store import Store
 from trmon.store.lake.delta_schema import LAKE_REPORTS, LAKE_SEQUENCES, LAKE_TABLES
-from trmon.store.lake.delta_tables import DeltaTables, table_folder_of
+from trmon.store.lake.delta_tables import DeltaTables, OpenTable, table_folder_of
 from trmon.store.lake.files import compact_partitions
 from trmon.store.lake.location import LakeLocation, lake_location_of
 from trmon.store.lake.mover import LakeMover
 from trmon.store.schema import tables
-
-
-def rows_of_table(folder: Path, name: str) -> list[dict[str, object]]:
-    """Return all rows of a table of a lake in a folder; none if it does not exist."""
-    if not (folder / name).exists():
-        return []
-    return list(DeltaTable(str(folder / name)).to_pyarrow_table().to_pylist())
 
 
 def test_every_table_gets_the_rows_of_ended_attempts_once(store: Store, tmp_path: Path) -> None:
@@ -60,8 +53,8 @@ def test_every_table_gets_the_rows_of_ended_attempts_once(store: Store, tmp_path
     }
     [row, *_] = rows_of_table(tmp_path / "lake", "batches")
     assert (row["project"], row["month"], row["run"], row["attempt"]) == ("math", "2027-01", "one", "a")
-    assert dict(row["signals"]) == {"total_kl_k3": 0.001}  # type: ignore[call-overload]
-    assert math.isnan(dict(row["scalars"])["loss"])  # type: ignore[call-overload]
+    assert dict(row["signals"]) == {"total_kl_k3": 0.001}
+    assert math.isnan(dict(row["scalars"])["loss"])
 
 
 @ON_SQLITE
@@ -135,10 +128,10 @@ def test_of_two_rewrites_of_one_version_the_later_fails(store: Store, tmp_path: 
         expected.append(stored_rows(store, put_ended_run(store, name)))
         store.lake(url).run_pass(now=LATER, after_seconds=50.0)
     folder = table_folder_of(lake_location_of(url), LAKE_REPORTS)
-    first, second = (DeltaTable(f"{url}/reports") for _ in range(2))
-    assert compact_partitions(first, LAKE_REPORTS, folder, before_month="2999-01") == 2
+    first, second = (OpenTable(LAKE_REPORTS, DeltaTable(f"{url}/reports"), folder) for _ in range(2))
+    assert compact_partitions(first, before_month="2999-01") == 2
     with pytest.raises(CommitFailedError):
-        compact_partitions(second, LAKE_REPORTS, folder, before_month="2999-01")
+        compact_partitions(second, before_month="2999-01")
     assert checksums(lake_rows(url)) == checksums(merged(expected))
 
 

@@ -8,6 +8,7 @@ import pytest
 from sqlalchemy import text
 
 from tests.store.builders import append, execute, report_intake
+from tests.store.conftest import ON_POSTGRES
 from trmon.domain.health_check import HealthCheckResult, HealthLevel
 from trmon.store import Store
 
@@ -57,13 +58,11 @@ def test_a_flipped_byte_inside_a_report_is_reported_although_the_file_is_intact(
     assert found["reports"].detail.startswith("1 of 1 do not decode or differ from their digest; the first: math/grpo")
 
 
-@pytest.mark.server("postgres")
-def test_an_unsynced_server_and_missing_workers_are_reported(postgres_url: str) -> None:
-    store = Store.open(postgres_url)
+@ON_POSTGRES
+def test_an_unsynced_server_and_missing_workers_are_reported(store: Store) -> None:
     found = observed(store)
     assert (found["durability"].level, found["durability"].detail[:5]) == (HealthLevel.FAIL, "fsync")
     assert found["clock"].level is HealthLevel.OK
     assert (found["leases"].level, found["leases"].advice) == (HealthLevel.FAIL, "start `trmon worker`")
     store.leases("one").renew()
     assert observed(store)["leases"].detail == "1 workers share 128 slots (one: 128)"
-    store.close()

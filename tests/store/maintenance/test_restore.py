@@ -5,13 +5,14 @@ from __future__ import annotations
 import pytest
 
 from tests.store.builders import NOW, append, batch, batch_key, commit, report_intake, start_intake, stored_reports
+from tests.store.conftest import ON_POSTGRES
 from trmon.domain.access import EVERYTHING, AuditAction
 from trmon.domain.errors import Conflict, Fenced
 from trmon.domain.identity import RunKey
 from trmon.store import Store
 from trmon.store.database import engines_of
 from trmon.store.maintenance.restore import SKIPPED_IDS, RestoredState, prepare_restored
-from trmon.store.repositories.leases import check_fences
+from trmon.store.repositories.leases import Leases, check_fences
 
 
 def fill(url: str) -> None:
@@ -55,21 +56,17 @@ def test_open_runs_say_that_reports_may_be_lost_and_the_audit_log_that_it_was_re
 @pytest.mark.server("postgres")
 def test_a_worker_that_outlived_the_restore_writes_nothing(postgres_url: str) -> None:
     engines = engines_of(postgres_url)
-    store = Store.open(postgres_url)
-    fences = store.leases("outlived").renew().fences
-    store.close()
+    fences = Leases(engines.writing, holder="outlived").renew().fences
+    engines.dispose()
     prepare(postgres_url)
     with engines.writing.begin() as connection, pytest.raises(Fenced):
         check_fences(connection, fences)
-    store = Store.open(postgres_url)
-    assert store.leases("new").renew().fences[0] == fences[0] + SKIPPED_IDS + 1
-    store.close()
+    assert Leases(engines.writing, holder="new").renew().fences[0] == fences[0] + SKIPPED_IDS + 1
     engines.dispose()
 
 
-@pytest.mark.server("postgres")
-def test_a_database_that_processes_use_is_left_as_it_is(postgres_url: str) -> None:
-    store = Store.open(postgres_url)
+@ON_POSTGRES
+@pytest.mark.usefixtures("store")
+def test_a_database_that_processes_use_is_left_as_it_is(migrated_url: str) -> None:
     with pytest.raises(Conflict, match="stop them all"):
-        prepare(postgres_url)
-    store.close()
+        prepare(migrated_url)

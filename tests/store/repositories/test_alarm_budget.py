@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from tests.store.builders import CODE, NOW, alert, alert_event, append, commit, start_intake
+from tests.store.builders import CODE, NOW, alert, alert_event, append, begin, commit, silence, start_intake
 from trmon.domain.access import EVERYTHING, Access
 from trmon.domain.alerts.alert import AlertState
-from trmon.domain.alerts.silences import Matcher, MatchOperator, Silence
 from trmon.domain.findings.verdict import COLLAPSE
 from trmon.domain.incidents.alarm_budget import BudgetRecord
 from trmon.domain.severity import Severity
@@ -19,7 +18,7 @@ def read(store: Store, access: Access = EVERYTHING, *, since: float = NOW - DAY)
 
 
 def test_a_record_has_what_is_sent_and_the_collapses_of_visible_runs_only(store: Store) -> None:
-    grpo, sort = (append(store, start_intake(*names))[0].run_id for names in (("math", "grpo"), ("code", "sort")))
+    grpo, sort = begin(store, "math/grpo", "code/sort")
     sent = alert(run_id=grpo, identity="a")
     made = [
         sent,
@@ -41,8 +40,7 @@ def test_a_record_has_what_is_sent_and_the_collapses_of_visible_runs_only(store:
     assert read(store, CODE).collapses == ()
 
 
-def test_training_is_from_the_start_of_an_attempt_to_its_last_message(store: Store) -> None:
-    run_id = append(store, start_intake())[0].run_id
+def test_training_is_from_the_start_of_an_attempt_to_its_last_message(store: Store, run_id: int) -> None:
     append(store, start_intake("code", "sort"), now=NOW - 9 * DAY)
     append(store, start_intake(launch="launch-2", rank=1, world_size=2), now=NOW + 600.0)
     assert read(store).trained == ((NOW, NOW + 600.0),)
@@ -53,10 +51,6 @@ def test_training_is_from_the_start_of_an_attempt_to_its_last_message(store: Sto
 
 
 def test_silences_that_have_ended_since_are_read(store: Store) -> None:
-    matchers = (Matcher(label="rule", operator=MatchOperator.EQUAL, value="x"),)
-    for i, ends_at in enumerate((NOW - 2 * DAY, NOW - 60.0, NOW + 60.0)):
-        made = Silence(
-            id=0, project=None, matchers=matchers, author="a", note=str(i), starts_at=NOW - 3 * DAY, ends_at=ends_at
-        )
-        store.silences.create(made, access=EVERYTHING, now=NOW).result(10)
-    assert [silence.note for silence in read(store).silences] == ["1", "2"]
+    ends = (NOW - 2 * DAY, NOW - 60.0, NOW + 60.0)
+    made = [silence(store, starts_at=NOW - 3 * DAY, ends_at=ends_at) for ends_at in ends]
+    assert [*read(store).silences] == made[1:]

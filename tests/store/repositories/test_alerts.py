@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.store.builders import CODE, NOW, alert, alert_event, append, commit, start_intake
+from tests.store.builders import CODE, NOW, alert, alert_event, begin, commit, paged
 from trmon.domain.access import EVERYTHING
 from trmon.domain.alerts.alert import INCIDENT_RULE, SINCE_LABEL, Acknowledgement, Alert, AlertState
 from trmon.domain.errors import Conflict, NotFound
@@ -19,7 +19,7 @@ from trmon.store import Store
 @pytest.fixture
 def alerts(store: Store) -> list[Alert]:
     """A firing and a resolved alert of math/grpo, and a firing one of code/sort."""
-    grpo, sort = (append(store, start_intake(*names))[0].run_id for names in (("math", "grpo"), ("code", "sort")))
+    grpo, sort = begin(store, "math/grpo", "code/sort")
     made = [
         alert(run_id=grpo, step=1, state=AlertState.RESOLVED),
         alert(run_id=grpo, step=2),
@@ -31,10 +31,9 @@ def alerts(store: Store) -> list[Alert]:
 
 
 def test_alerts_are_listed_newest_first_in_pages(store: Store, alerts: list[Alert]) -> None:
-    first = store.alerts.list(access=EVERYTHING, limit=2)
-    second = store.alerts.list(access=EVERYTHING, limit=2, after=first.next)
-    assert [listed.alert for listed in (*first.items, *second.items)] == alerts[::-1]
-    assert first.items[0].run == RunKey("code", "sort")
+    listed = paged(store.alerts.list, limit=2)
+    assert [one.alert for one in listed] == alerts[::-1]
+    assert listed[0].run == RunKey("code", "sort")
 
 
 def test_alerts_are_filtered(store: Store, alerts: list[Alert]) -> None:
@@ -45,7 +44,7 @@ def test_alerts_are_filtered(store: Store, alerts: list[Alert]) -> None:
 
 
 def test_alerts_are_searched_by_words_of_their_names(store: Store, alerts: list[Alert]) -> None:
-    moe = append(store, start_intake("math", "moe"))[0].run_id
+    [moe] = begin(store, "math/moe")
     store.runs.update(RunKey("math", "moe"), access=EVERYTHING, now=NOW, owner="Ana").result(10)
     labels = {CAUSE_LABEL: "stale_rollouts", TITLE_LABEL: "rollouts never synced", SINCE_LABEL: "61"}
     incident = alert(run_id=moe, identity="moe/incident", rule=INCIDENT_RULE, labels=labels, severity=Severity.WARN)
@@ -67,9 +66,7 @@ def test_alerts_are_searched_by_words_of_their_names(store: Store, alerts: list[
 
 
 def test_a_search_is_paged_and_joins_the_other_filters(store: Store, alerts: list[Alert]) -> None:
-    first = store.alerts.list(access=EVERYTHING, search="logprobs", limit=2)
-    second = store.alerts.list(access=EVERYTHING, search="logprobs", limit=2, after=first.next)
-    assert [listed.alert for listed in (*first.items, *second.items)] == alerts[::-1]
+    assert [listed.alert for listed in paged(store.alerts.list, search="logprobs", limit=2)] == alerts[::-1]
     assert store.alerts.list(access=CODE, search="grpo").items == ()
     assert store.alerts.list(access=EVERYTHING, severity=Severity.WARN).items == ()
     resolved = store.alerts.list(access=EVERYTHING, search="grpo", severity=Severity.PAGE, state=AlertState.RESOLVED)
@@ -98,12 +95,9 @@ def test_alerts_of_another_project_are_not_found(store: Store, alerts: list[Aler
 def test_transitions_are_listed_newest_first_in_pages(store: Store, alerts: list[Alert]) -> None:
     later = replace(alerts[1], state=AlertState.RESOLVED)
     commit(store, later.run_id, alert_events=(alert_event(later),))
-    states = [event.state for event in store.alerts.events(later.identity, access=EVERYTHING).items]
-    assert states == [AlertState.RESOLVED, AlertState.FIRING, AlertState.RESOLVED]
-    newest = store.alerts.events(later.identity, access=EVERYTHING, limit=1)
-    assert newest.items == (alert_event(later),)
-    before = store.alerts.events(later.identity, access=EVERYTHING, after=newest.next, limit=2)
-    assert ([event.state for event in before.items], before.next) == (states[1:], None)
+    events = paged(store.alerts.events, later.identity, limit=1)
+    assert [event.state for event in events] == [AlertState.RESOLVED, AlertState.FIRING, AlertState.RESOLVED]
+    assert events[0] == alert_event(later)
 
 
 ACK = Acknowledgement(author="ana", note="looking", at=NOW)
@@ -127,8 +121,7 @@ def test_only_a_firing_alert_that_the_caller_may_see_can_be_acknowledged(store: 
         store.alerts.acknowledge(grpo.identity, ACK, access=EVERYTHING).result()
 
 
-def test_an_alert_that_fires_again_at_the_same_step_is_not_acknowledged(store: Store) -> None:
-    run_id = append(store, start_intake())[0].run_id
+def test_an_alert_that_fires_again_at_the_same_step_is_not_acknowledged(store: Store, run_id: int) -> None:
     crashed = alert(run_id=run_id, identity="1/crashed", rule="crashed")
     ack = Acknowledgement(author="ana", note="", at=NOW + 1)
     fired = alert_event(crashed, silence_started_at=NOW - 9)

@@ -6,10 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from tests.store.builders import CODE, NOW
+from tests.store.builders import CODE, NOW, paged, silence
 from trmon.domain.access import EVERYTHING, Access, AuditAction, AuditEntry, Scope
 from trmon.domain.adaptation.proposal import AdaptationMode, AdaptationSetting
-from trmon.domain.alerts.silences import Matcher, Silence
 from trmon.domain.errors import Conflict
 from trmon.domain.identity import RunKey
 from trmon.domain.policies import default_version
@@ -93,11 +92,7 @@ def test_a_change_and_the_deletion_of_a_run_are_recorded(store: Store, run_id: i
 
 
 def test_a_silence_and_its_end_are_recorded(store: Store) -> None:
-    matchers = (Matcher(label="run", operator="=", value="grpo"),)
-    silence = Silence(
-        id=0, project="math", matchers=matchers, author="ana", note="tests", starts_at=NOW, ends_at=NOW + 60
-    )
-    made = store.silences.create(silence, access=ANA, now=NOW).result(10)
+    made = silence(store, project="math", note="tests")
     store.silences.expire(made.id, access=ANA, now=NOW + 30).result(10)
     created, ended = entries(store)
     assert (created.target, created.after["note"]) == (str(made.id), "tests")
@@ -117,9 +112,7 @@ def test_entries_are_filtered_and_paged_newest_first(store: Store) -> None:
     for at in range(5):
         store.audit.record(ANA, AuditAction.RUN_IMPORT, at=NOW + at, target=str(at), project="math").result(10)
     store.audit.record(EVERYTHING, AuditAction.DATABASE_RESTORE, at=NOW + 9, target="trmon.sqlite").result(10)
-    first = store.audit.list(access=EVERYTHING, actor="ana", limit=2)
-    second = store.audit.list(access=EVERYTHING, actor="ana", limit=2, after=first.next)
-    assert [entry.target for entry in (*first.items, *second.items)] == ["4", "3", "2", "1"]
+    assert [entry.target for entry in paged(store.audit.list, actor="ana", limit=2)] == ["4", "3", "2", "1", "0"]
     assert [entry.target for entry in store.audit.list(access=EVERYTHING, since=NOW + 4).items] == ["trmon.sqlite", "4"]
     restored = store.audit.list(access=EVERYTHING, action=AuditAction.DATABASE_RESTORE).items
     assert [entry.actor for entry in restored] == ["local"]

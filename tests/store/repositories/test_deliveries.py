@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
-from tests.store.builders import CODE, NOW, alert, append, commit, delivery, start_intake
-from trmon.domain.access import EVERYTHING
+from tests.store.builders import CODE, NOW, alert, begin, commit, delivery, paged
 from trmon.domain.alerts.alert import AlertState
 from trmon.domain.alerts.delivery import Delivery, DeliveryState, RetryPolicy
 from trmon.domain.alerts.muting import (
@@ -27,8 +24,8 @@ NONE = {state.value: 0 for state in DeliveryState}
 @pytest.fixture
 def outbox(store: Store) -> Store:
     """A store whose outbox holds "late", due now, and "soon", due in a minute."""
-    [receipt] = append(store, start_intake())
-    commit(store, receipt.run_id, deliveries=(delivery("soon", due_at=NOW + 60), delivery("late")))
+    [run_id] = begin(store, "math/grpo")
+    commit(store, run_id, deliveries=(delivery("soon", due_at=NOW + 60), delivery("late")))
     return store
 
 
@@ -81,44 +78,39 @@ def test_a_repeated_notification_is_due_again_as_a_new_round(outbox: Store) -> N
     assert outbox.outbox.counts() == NONE | {"due": 1, "delivered": 1}
 
 
-def test_the_delivery_context_holds_firing_alerts_and_attempted_deliveries(store: Store) -> None:
-    [receipt] = append(store, start_intake())
-    firing = alert(run_id=receipt.run_id)
-    over = alert(run_id=receipt.run_id, step=1, state=AlertState.RESOLVED)
-    long_over = alert(run_id=receipt.run_id, step=0, state=AlertState.RESOLVED, updated_at=NOW - 61)
+def test_the_delivery_context_holds_firing_alerts_and_attempted_deliveries(store: Store, run_id: int) -> None:
+    firing = alert(run_id=run_id)
+    over = alert(run_id=run_id, step=1, state=AlertState.RESOLVED)
+    long_over = alert(run_id=run_id, step=0, state=AlertState.RESOLVED, updated_at=NOW - 61)
     made = [
-        replace(delivery(key), made_at=NOW, run_id=receipt.run_id, episode=of.episode, told_state=of.state)
-        for key, of in (("firing", firing), ("over", over), ("firing elsewhere", firing))
+        delivery(key, receiver=receiver, made_at=NOW, run_id=run_id, episode=of.episode, told_state=of.state)
+        for key, receiver, of in (("1", "hook", firing), ("2", "hook", over), ("3", "pager", firing))
     ]
-    commit(
-        store,
-        receipt.run_id,
-        alerts=(firing, over, long_over),
-        deliveries=(*made[:2], replace(made[2], receiver="pager")),
-    )
+    commit(store, run_id, alerts=(firing, over, long_over), deliveries=made)
     for waiting in store.outbox.due(now=NOW):
         if waiting.receiver == "hook":
             store.outbox.record([fails(waiting)])
-    delivery_context = store.outbox.delivery_context(receipt.run_id, now=NOW)
+    delivery_context = store.outbox.delivery_context(run_id, now=NOW)
     assert delivery_context.run.key == RunKey("math", "grpo")
     assert (delivery_context.alerts, delivery_context.firing) == ((firing, over), (firing,))
     assert delivery_context.tried.keys() == {("hook", firing.episode)}
     assert delivery_context.waiting == {("hook", firing.episode), ("pager", firing.episode)}
-    assert not store.outbox.delivery_context(receipt.run_id, now=NOW + 61).waiting
+    assert not store.outbox.delivery_context(run_id, now=NOW + 61).waiting
     with pytest.raises(NotFound):
-        store.outbox.delivery_context(receipt.run_id + 1, now=NOW)
+        store.outbox.delivery_context(run_id + 1, now=NOW)
 
 
 def test_deliveries_are_listed_newest_first_in_pages_by_state_and_project(store: Store) -> None:
-    for names in (("math", "grpo"), ("code", "sort")):
-        [receipt] = append(store, start_intake(*names))
-        deliveries = [replace(delivery(f"{names[1]}-{i}"), run_id=receipt.run_id) for i in range(2)]
-        commit(store, receipt.run_id, deliveries=deliveries)
+    for run in ("math/grpo", "code/sort"):
+        [run_id] = begin(store, run)
+        commit(store, run_id, deliveries=[delivery(f"{run[5:]}-{i}", run_id=run_id) for i in range(2)])
     for waiting in store.outbox.due(now=NOW)[::2]:
         store.outbox.record([fails(waiting, may_succeed=False)])
-    first = store.deliveries.list(access=EVERYTHING, limit=3)
-    second = store.deliveries.list(access=EVERYTHING, limit=3, after=first.next)
-    keys = [listed.dedup_key for listed in (*first.items, *second.items)]
-    assert keys == ["sort-1", "sort-0", "grpo-1", "grpo-0"]
+    assert [listed.dedup_key for listed in paged(store.deliveries.list, limit=3)] == [
+        "sort-1",
+        "sort-0",
+        "grpo-1",
+        "grpo-0",
+    ]
     [dead] = store.deliveries.list(access=CODE, state=DeliveryState.DEAD).items
     assert (dead.run, dead.dedup_key, dead.last_error) == (RunKey("code", "sort"), "sort-0", "answered 503")

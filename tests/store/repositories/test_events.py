@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.store.builders import CODE, NOW, append, commit, start_intake
+from tests.store.builders import CODE, NOW, begin, commit
 from trmon.domain.access import EVERYTHING
 from trmon.domain.identity import RunKey
 from trmon.domain.pipeline.run_update import Event
@@ -14,7 +14,7 @@ from trmon.store import Store
 @pytest.fixture
 def run_ids(store: Store) -> list[int]:
     """math/grpo with the events 1 and 3, code/sort with 2."""
-    ids = [append(store, start_intake(*names))[0].run_id for names in (("math", "grpo"), ("code", "sort"))]
+    ids = begin(store, "math/grpo", "code/sort")
     for i, run_id in enumerate((*ids, ids[0])):
         commit(store, run_id, events=(Event(kind="batch", data={"step": i + 1}, at=NOW + i),))
     return ids

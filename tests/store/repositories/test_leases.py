@@ -2,32 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from sqlalchemy import Connection, select, update
+from sqlalchemy import select, update
 
 from tests.store.builders import append, report_intake, start_intake
+from tests.store.conftest import ON_POSTGRES
 from tests.store.gate import Gate
-from trmon.domain.errors import Fenced, NotReady
+from trmon.domain.errors import Fenced
 from trmon.domain.ownership import SLOTS, in_slots, slot_of
 from trmon.domain.pipeline.run_update import Frontier, RunUpdate
 from trmon.store import Store
-from trmon.store.database import engines_of
 from trmon.store.database.engines import Engines
 from trmon.store.repositories.leases import Leases, check_fences
 from trmon.store.schema import tables
 
-pytestmark = pytest.mark.server("postgres")
-
-
-@pytest.fixture
-def engines(postgres_url: str) -> Iterator[Engines]:
-    """A migrated database."""
-    opened = engines_of(postgres_url)
-    yield opened
-    opened.dispose()
+pytestmark = ON_POSTGRES
 
 
 @pytest.fixture
@@ -109,10 +100,7 @@ def test_two_workers_that_start_together_never_hold_the_same_slot(engines: Engin
     assert [len(standing.fences) for standing in standings] == [SLOTS // 4] * 4
 
 
-def test_a_run_update_is_written_only_under_its_fence(
-    one: Leases, other: Leases, engines: Engines, postgres_url: str
-) -> None:
-    store = Store.open(postgres_url)
+def test_a_run_update_is_written_only_under_its_fence(one: Leases, other: Leases, store: Store) -> None:
     receipts = append(store, report_intake(run="lost"), report_intake(run="held"))
     outcomes = [RunUpdate(run_id=receipt.run_id, last_step=7, frontier=Frontier()) for receipt in receipts]
     fences = one.renew().fences
@@ -124,7 +112,6 @@ def test_a_run_update_is_written_only_under_its_fence(
         futures[0].result(30)
     assert futures[1].result(30) is None
     assert [store.runs.by_id(outcome.run_id).last_step for outcome in outcomes] == [None, 7]
-    store.close()
 
 
 def test_a_slot_is_not_taken_over_during_a_commit_under_it(one: Leases, other: Leases, engines: Engines) -> None:
@@ -137,9 +124,8 @@ def test_a_slot_is_not_taken_over_during_a_commit_under_it(one: Leases, other: L
 
 
 def test_a_run_update_from_before_a_lost_lease_is_not_written_with_a_later_one(
-    one: Leases, other: Leases, engines: Engines, postgres_url: str
+    one: Leases, other: Leases, store: Store
 ) -> None:
-    store = Store.open(postgres_url)
     receipts = append(store, *(start_intake(run=f"run {i}") for i in range(SLOTS + 1)))
     ids = sorted(receipt.run_id for receipt in receipts)
     first, last = ids[0], ids[0] + SLOTS
@@ -155,45 +141,23 @@ def test_a_run_update_from_before_a_lost_lease_is_not_written_with_a_later_one(
         before[0].result(30)
     assert after[0].result(30) is None
     assert [store.runs.by_id(run_id).last_step for run_id in (first, last)] == [None, 7]
-    store.close()
 
 
-def test_workers_that_return_together_do_not_wait_for_each_other(
-    one: Leases, other: Leases, engines: Engines, impatient: Engines
-) -> None:
+def test_workers_that_return_together_do_not_wait_for_each_other(one: Leases, other: Leases, engines: Engines) -> None:
+    """A session that waits for a lock fails after ten seconds."""
     one.renew()
     other.renew()
     one.release([5])
     for holder in ("one", "other"):
         expire(engines, holder)
     with engines.writing.begin() as connection:
-        begin_to_renew(connection, "one")
-        standing = Leases(impatient.writing, holder="other").renew()
+        # As a renewal does, until it is committed.
+        for table in (tables.lease, tables.worker):
+            own = select(table).where(table.c.holder == "one").with_for_update()
+            assert connection.execute(own).all()
+        standing = other.renew()
     assert (standing.fences, standing.n_workers) == ({5: 2}, 2)
     assert set(one.renew().fences) == set(range(SLOTS)) - {5}
-
-
-@pytest.fixture
-def impatient(postgres_url: str) -> Iterator[Engines]:
-    """The same database, with sessions that fail instead of waiting for a lock."""
-    opened = engines_of(f"{postgres_url}?options=-c%20lock_timeout%3D1s")
-    yield opened
-    opened.dispose()
-
-
-def begin_to_renew(connection: Connection, holder: str) -> None:
-    """Lock the rows that a renewal by the holder writes until the transaction ends."""
-    for table in (tables.lease, tables.worker):
-        own = select(table).where(table.c.holder == holder).with_for_update()
-        assert connection.execute(own).all()
-
-
-def test_the_impatient_session_fails_instead_of_waiting(one: Leases, engines: Engines, impatient: Engines) -> None:
-    one.renew()
-    with engines.writing.begin() as connection:
-        begin_to_renew(connection, "one")
-        with pytest.raises(NotReady, match="lock"):
-            Leases(impatient.writing, holder="one").renew()
 
 
 @pytest.mark.parametrize("ahead_seconds", [120.0, 1800.0, 1e11])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from sqlalchemy import insert
 
-from tests.store.builders import CODE, NOW, append, execute, start_intake
+from tests.store.builders import CODE, NOW, begin, execute, paged
 from trmon.domain.access import EVERYTHING, AuditAction
 from trmon.domain.errors import Conflict, NotFound
 from trmon.domain.identity import RunKey
@@ -21,18 +21,15 @@ def add(store: Store, text: str, *, step: int | None = None) -> RunNote:
     return store.notes.add(GRPO, access=EVERYTHING, now=NOW, author="ana", text=text, step=step).result()
 
 
+@pytest.mark.usefixtures("run_id")
 def test_notes_are_listed_newest_first_in_pages(store: Store) -> None:
-    append(store, start_intake())
     notes = [add(store, f"note {number}", step=number or None) for number in range(3)]
-    first = store.notes.list(GRPO, access=EVERYTHING, limit=2)
-    second = store.notes.list(GRPO, access=EVERYTHING, limit=2, after=first.next)
-    assert [*first.items, *second.items] == notes[::-1]
-    assert second.next is None
+    assert paged(store.notes.list, GRPO, limit=2) == notes[::-1]
     assert [note.step for note in notes] == [None, 1, 2]
 
 
 def test_a_note_is_deleted_once_and_the_audit_log_keeps_its_text(store: Store) -> None:
-    append(store, start_intake(), start_intake(run="other"))
+    begin(store, "math/grpo", "math/other")
     note = add(store, "lr raised", step=7)
     with pytest.raises(NotFound, match="no note"):
         store.notes.remove(RunKey("math", "other"), note.id, access=EVERYTHING, now=NOW).result()
@@ -46,8 +43,8 @@ def test_a_note_is_deleted_once_and_the_audit_log_keeps_its_text(store: Store) -
     assert (created.target, created.project) == ("math/grpo", "math")
 
 
+@pytest.mark.usefixtures("run_id")
 def test_notes_of_another_project_are_not_found(store: Store) -> None:
-    append(store, start_intake())
     note = add(store, "mine")
     with pytest.raises(NotFound):
         store.notes.list(GRPO, access=CODE)

@@ -9,7 +9,6 @@ import pytest
 from tests.store.builders import CODE, NOW, commit
 from trmon.domain.access import EVERYTHING
 from trmon.domain.adaptation.proposal import AdaptationMode, AdaptationSetting
-from trmon.domain.pipeline.run_update import Frontier, RunUpdate
 from trmon.domain.policies import PolicyVersion, default_version, version_from_trainer
 from trmon.store import Store
 from trmon_client.core.policies.policy import preset
@@ -27,7 +26,7 @@ def asked(store: Store, run_id: int, *, at: float) -> PolicyVersion:
 def test_ingest_and_runner_that_adopt_a_start_at_once_add_one_version(store: Store, run_id: int) -> None:
     by_ingest, by_runner = (asked(store, run_id, at=NOW + i) for i in range(2))
     store.policies.put(run_id, by_ingest).result()
-    store.run_log.commit([RunUpdate(run_id=run_id, frontier=Frontier(), policy=by_runner)])[0].result()
+    commit(store, run_id, policy=by_runner)
     assert store.policies.history(run_id) == [by_ingest]
 
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
-from sqlalchemy import Connection, Engine, event, text, update
+from sqlalchemy import Connection, Engine, event, update
 
 from tests.store.builders import (
     NOW,
@@ -17,17 +16,20 @@ from tests.store.builders import (
     commit,
     execute,
     intake,
+    notice_intake,
+    plan_of,
     realistic_columns,
     report,
     report_intake,
+    scalars_intake,
     start_intake,
     stored_reports,
 )
 from trmon.domain.identity import BatchKey
-from trmon.domain.messages import NewestMessage, PreparedMessage, WriteOutcome
+from trmon.domain.messages import NewestMessage, WriteOutcome
 from trmon.domain.pipeline.run_update import Frontier
 from trmon.store import Store
-from trmon.store.database import engines_of
+from trmon.store.database.engines import Engines
 from trmon.store.repositories.reports import _NEWEST
 from trmon.store.schema import tables
 from trmon_client.core import wire
@@ -67,14 +69,10 @@ def test_duplicates_within_a_group_are_detected(store: Store) -> None:
 
 def test_notices_are_stored_once_and_read_in_order(store: Store) -> None:
     start = start_intake(config={"lr": 1e-6}, owner="me")
-    pause = intake(wire.Pause(attempt="a", launch="launch-1", sequence=1, reason="evaluation"))
+    pause = notice_intake(wire.Pause, sequence=1, reason="evaluation")
     receipts = append(store, start, pause, start)
     notices = store.reports.notices_after(receipts[0].run_id, 0, limit=10)
-    assert [receipt.status for receipt in receipts] == [
-        WriteOutcome.STORED,
-        WriteOutcome.STORED,
-        WriteOutcome.DUPLICATE,
-    ]
+    assert [receipt.status for receipt in receipts] == [*[WriteOutcome.STORED] * 2, WriteOutcome.DUPLICATE]
     assert [type(notice.message) for notice in notices] == [wire.Start, wire.Pause]
     assert store.reports.notices_after(receipts[0].run_id, notices[0].id, limit=10) == notices[1:]
 
@@ -130,10 +128,6 @@ def test_repeated_reports_are_looked_up_together(store: Store, url: str) -> None
     assert len(looked_up) == (1 if url.startswith("postgresql") else len(sent))
 
 
-def scalars_intake(run: str, **fields: Any) -> PreparedMessage:
-    return intake(wire.Scalars(**{"attempt": "a", "launch": "launch-1", "step": 0, "values": {}} | fields), run=run)
-
-
 def test_the_newest_message_of_each_run_has_the_senders_time(store: Store) -> None:
     ids = {
         name: append(store, *messages)[0].run_id
@@ -142,12 +136,12 @@ def test_the_newest_message_of_each_run_has_the_senders_time(store: Store) -> No
             "reports": [report_intake(run="reports", step=step, sent_at=5.0 + step) for step in range(3)],
             "scalars": [
                 start_intake(run="scalars"),
-                *(scalars_intake("scalars", sequence=i, sent_at=2.0 + i) for i in range(3)),
-                intake(wire.Finish(attempt="a", launch="launch-1", sequence=9, sent_at=99.0), run="scalars"),
+                *(scalars_intake(i, run="scalars", sent_at=2.0 + i) for i in range(3)),
+                notice_intake(wire.Finish, run="scalars", sequence=9, sent_at=99.0),
             ],
         }.items()
     }
-    append(store, scalars_intake("reports", sequence=1, sent_at=6.0))
+    append(store, scalars_intake(1, run="reports", sent_at=6.0))
     commit(store, ids["reports"], frontier=Frontier(report_id=3, notice_id=99))
     append(store, report_intake(run="damaged", sent_at=3.0))
     newest = store.reports.newest([*ids.values(), 4, 1000])
@@ -161,18 +155,10 @@ def test_the_newest_message_of_each_run_has_the_senders_time(store: Store) -> No
     assert store.reports.newest([4]) == {4: NewestMessage(sent_at=0.0, is_unread=True)}
 
 
-def test_the_newest_messages_are_found_by_an_index(url: str, store: Store) -> None:
+def test_the_newest_messages_are_found_by_an_index(store: Store, engines: Engines) -> None:
     for part in range(4):
-        append(store, *(report_intake(run=f"run-{part % 3}", step=part * 100 + step) for step in range(100)))
-        append(store, *(scalars_intake(f"run-{part % 3}", sequence=part * 100 + i) for i in range(100)))
-    engines = engines_of(url)
-    with engines.writing.begin() as connection:
-        connection.execute(text("ANALYZE"))
-    with engines.reader.connect() as connection:
-        query = _NEWEST.params(ids=[1, 2, 3]).compile(
-            connection, compile_kwargs={"literal_binds": True, "render_postcompile": True}
-        )
-        explain = "EXPLAIN QUERY PLAN" if url.startswith("sqlite") else "EXPLAIN (COSTS OFF)"
-        plan = "\n".join(str(row[-1]) for row in connection.exec_driver_sql(f"{explain} {query}"))
-    engines.dispose()
+        steps, run = range(part * 100, part * 100 + 100), f"run-{part % 3}"
+        append(store, *(report_intake(run=run, step=step) for step in steps))
+        append(store, *(scalars_intake(step, run=run) for step in steps))
+    plan = plan_of(engines, _NEWEST.params(ids=[1, 2, 3]))
     assert len(re.findall(r"SEARCH (?:report|notice)|Scan Backward using ix_(?:report|notice)_run_id", plan)) == 4, plan

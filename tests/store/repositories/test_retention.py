@@ -17,16 +17,16 @@ from tests.store.builders import (
     append,
     batch,
     batch_key,
+    begin,
     commit,
     delivery,
     report_intake,
-    start_intake,
+    silence,
     stored_reports,
 )
 from trmon.domain.access import EVERYTHING
 from trmon.domain.alerts.alert import Alert, AlertState
 from trmon.domain.alerts.delivery import Delivery, DeliveryState
-from trmon.domain.alerts.silences import Matcher, MatchOperator, Silence
 from trmon.domain.pipeline.run_update import Event, Frontier
 from trmon.store import Store
 from trmon.store.repositories import retention
@@ -40,7 +40,7 @@ STEPS = 6
 @pytest.fixture
 def run_ids(store: Store) -> list[int]:
     """Two runs that report in turn, one report per second; all reports are processed."""
-    ids = [append(store, start_intake(run=run))[0].run_id for run in ("a", "b")]
+    ids = begin(store, "math/a", "math/b")
     for step in range(STEPS):
         append(store, report_intake(run="a", step=step), report_intake(run="b", step=step), now=NOW + step)
     for run_id in ids:
@@ -53,9 +53,9 @@ def kept(store: Store, run_id: int) -> list[int]:
     return [stored.report.step for stored in stored_reports(store, run_id)]
 
 
-def payload_bytes(store: Store) -> int:
-    """Return the size of one report; they differ only in their step."""
-    return len(report_intake(run="a", step=STEPS - 1).payload)
+def bytes_of(n_reports: float) -> int:
+    """Return the size of reports; they differ only in their step."""
+    return int(n_reports * len(report_intake(run="a", step=STEPS - 1).payload))
 
 
 def prune(store: Store, **limits: Any) -> Pruned:
@@ -91,12 +91,12 @@ def test_summing_the_size_of_all_reports_has_a_longer_timeout(postgres_url: str)
 
 
 def test_the_run_limit_keeps_the_newest_bytes_of_a_run(store: Store, run_ids: list[int]) -> None:
-    prune(store, max_bytes_per_run=int(2.5 * payload_bytes(store)))
+    prune(store, max_bytes_per_run=bytes_of(2.5))
     assert [kept(store, run_id) for run_id in run_ids] == [[4, 5], [4, 5]]
 
 
 def test_the_total_limit_keeps_the_newest_bytes_of_all_runs(store: Store, run_ids: list[int]) -> None:
-    prune(store, max_bytes=int(3.5 * payload_bytes(store)))
+    prune(store, max_bytes=bytes_of(3.5))
     assert [kept(store, run_id) for run_id in run_ids] == [[5], [4, 5]]
 
 
@@ -139,9 +139,9 @@ def prune_notifications(store: Store, *, now: float = NOW) -> Pruned:
 
 def put(store: Store, *made: Delivery, of: Alert | None = None) -> None:
     """Add deliveries, and optionally an alert, to a run."""
-    [receipt] = append(store, start_intake())
-    alerts = () if of is None else (replace(of, run_id=receipt.run_id),)
-    commit(store, receipt.run_id, alerts=alerts, deliveries=[replace(one, run_id=receipt.run_id) for one in made])
+    [run_id] = begin(store, "math/grpo")
+    alerts = () if of is None else (replace(of, run_id=run_id),)
+    commit(store, run_id, alerts=alerts, deliveries=[replace(one, run_id=run_id) for one in made])
 
 
 def kept_deliveries(store: Store) -> set[str]:
@@ -149,7 +149,7 @@ def kept_deliveries(store: Store) -> set[str]:
 
 
 def made(key: str, state: DeliveryState, *, at: float = OLD, of: Alert | None = None) -> Delivery:
-    return replace(delivery(key), state=state, made_at=at, episode=None if of is None else of.episode)
+    return delivery(key, state=state, made_at=at, episode=None if of is None else of.episode)
 
 
 def test_old_finished_deliveries_are_deleted(store: Store) -> None:
@@ -183,11 +183,6 @@ def test_the_newest_dead_deliveries_are_kept(store: Store, monkeypatch: pytest.M
 
 
 def test_a_silence_is_deleted_long_after_its_end(store: Store) -> None:
-    matcher = Matcher(label="rule", operator=MatchOperator.EQUAL, value="stalled")
-    for ends_at in (OLD, NOW - 1, NOW + 1):
-        silence = Silence(
-            id=0, project=None, matchers=(matcher,), author="ana", note="", starts_at=OLD - 9, ends_at=ends_at
-        )
-        store.silences.create(silence, access=EVERYTHING, now=0.0).result()
+    _, *later = [silence(store, starts_at=OLD - 9, ends_at=ends_at) for ends_at in (OLD, NOW - 1, NOW + 1)]
     assert prune_notifications(store).silences == 1
-    assert [silence.ends_at for silence in store.silences.list(access=EVERYTHING).items] == [NOW + 1, NOW - 1]
+    assert list(store.silences.list(access=EVERYTHING).items) == later[::-1]

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from msgspec import structs
-from sqlalchemy import Engine, event, text, update
+from sqlalchemy import Engine, event, update
 
 from tests.store.builders import (
     NOW,
@@ -23,12 +23,16 @@ from tests.store.builders import (
     batch,
     batch_key,
     beat,
+    begin,
     commit,
     decision,
     delivery,
     execute,
-    intake,
+    notice_intake,
+    paged,
+    plan_of,
     report_intake,
+    scalars_intake,
     start_intake,
 )
 from trmon.domain.access import EVERYTHING
@@ -42,7 +46,7 @@ from trmon.domain.pipeline.run_update import Checkpoint, Event, Frontier
 from trmon.domain.policies import PolicyVersion, default_version
 from trmon.domain.runs.run import RunState
 from trmon.store import Store
-from trmon.store.database import engines_of
+from trmon.store.database.engines import Engines
 from trmon.store.repositories.run_log import RunLog
 from trmon.store.rows.messages import newer_rows_query
 from trmon.store.schema import tables
@@ -173,10 +177,7 @@ def test_policy_versions_are_added(store: Store, log: RunLog, run_id: int) -> No
     later = replace(version, policy=preset("trm"), author="you")
     store.policies.put(run_id, later).result(10)
     assert log.policies.history(run_id) == [version, later]
-    shown = store.policies.list(run_id, access=EVERYTHING, limit=2)
-    assert shown.items == (later, version)
-    last = store.policies.list(run_id, access=EVERYTHING, after=shown.next, limit=2)
-    assert (last.items, last.next) == ((default_version(now=NOW),), None)
+    assert paged(store.policies.list, run_id, limit=2) == [later, version, default_version(now=NOW)]
     assert log.policies.current(run_id) == later
 
 
@@ -190,11 +191,11 @@ def test_a_run_update_is_atomic(store: Store, log: RunLog, run_id: int) -> None:
 
 
 def test_unfinished_runs_are_running_or_have_unread_messages(store: Store, log: RunLog) -> None:
-    ended, unread, lives = (append(store, start_intake(run=run))[0].run_id for run in ("ended", "unread", "lives"))
+    ended, unread, lives = begin(store, "math/ended", "math/unread", "math/lives")
     for run_id in (ended, unread):
         [notice] = store.reports.notices_after(run_id, 0, limit=10)
         commit(store, run_id, frontier=Frontier(notice_id=notice.id), state=RunState.FINISHED)
-    append(store, intake(wire.Pause(attempt="a", launch="launch-1", sequence=1), run="unread"))
+    append(store, notice_intake(wire.Pause, run="unread", sequence=1))
     assert [run.id for run in log.unfinished_runs()] == [unread, lives]
 
 
@@ -230,7 +231,7 @@ def test_edits_change_the_revision_and_writes_of_the_worker_do_not(store: Store,
 def test_active_launches_sent_a_heartbeat_or_have_just_started(store: Store, log: RunLog, run_id: int) -> None:
     append(store, report_intake(step=4), report_intake(step=9, launch="launch-2", seed=1), now=NOW + 50)
     beat(store, at=NOW + 60)
-    append(store, intake(wire.Finish(attempt="a", launch="launch-2", sequence=1)), now=NOW + 70)
+    append(store, notice_intake(wire.Finish, launch="launch-2", sequence=1), now=NOW + 70)
     first, second = sorted(log.active_launches(run_id, since=NOW + 40), key=lambda speaker: speaker.began_at)
     assert (first.attempt, first.launch, first.began_at, first.beat_at) == ("a", "launch-1", NOW, NOW + 60)
     assert (second.attempt, second.began_at, second.beat_at) == ("a~launch-2", NOW + 50, None)
@@ -291,7 +292,7 @@ def test_messages_that_come_while_others_are_read_are_all_left_for_later(store: 
     """A report that was read without the scalars before it would make their step's history final."""
     [receipt] = append(store, report_intake(step=0))
     read = Frontier()
-    with after_first_query_of("notice", lambda: append(store, scalars_intake(step=0), report_intake(step=1))):
+    with after_first_query_of("notice", lambda: append(store, scalars_intake(0), report_intake(step=1))):
         if is_alone:
             first = store.reports.unread_of(receipt.run_id, read, limit=100)
         else:
@@ -299,10 +300,6 @@ def test_messages_that_come_while_others_are_read_are_all_left_for_later(store: 
     assert ([found.key.batch.step for found in first.reports], first.notices) == ([0], [])
     later = store.reports.unread_of(receipt.run_id, read, limit=100)
     assert (len(later.reports), len(later.notices)) == (2, 1)
-
-
-def scalars_intake(*, step: int) -> PreparedMessage:
-    return intake(wire.Scalars(attempt="a", launch="launch-1", sequence=1, step=step, values={"lr": 1.0}))
 
 
 @contextmanager
@@ -345,24 +342,11 @@ def test_an_undecodable_row_is_returned_as_damaged(store: Store) -> None:
     assert isinstance(whole, StoredReport)
 
 
-def test_the_query_uses_an_index_even_with_few_runs(url: str, store: Store) -> None:
+def test_the_query_uses_an_index_even_with_few_runs(store: Store, engines: Engines) -> None:
     """If one run has a large share of all rows, a query planner may prefer a full scan."""
     for part in range(4):
         append(store, *(report_intake(step=step) for step in range(part * 100, part * 100 + 100)))
-    engines = engines_of(url)
-    with engines.writing.begin() as connection:
-        connection.execute(text("ANALYZE"))
-    plan = plan_of(engines.reader)
-    engines.dispose()
+    query, given = newer_rows_query(engines.reader.dialect.name, tables.report, {1: 399, 2: 0, 3: 0}, limit=512)
+    plan = plan_of(engines, query.params(given))
     assert any(found in plan for found in ("SEARCH report USING", "Index Scan using")), plan
     assert not any(read_whole in plan for read_whole in ("SCAN report", "Seq Scan on report")), plan
-
-
-def plan_of(engine: Engine) -> str:
-    name = engine.dialect.name
-    query, given = newer_rows_query(name, tables.report, {1: 399, 2: 0, 3: 0}, limit=512)
-    with engine.connect() as connection:
-        written = query.params(given).compile(connection, compile_kwargs={"literal_binds": True})
-        explain = "EXPLAIN QUERY PLAN" if name == "sqlite" else "EXPLAIN (COSTS OFF)"
-        rows = connection.exec_driver_sql(f"{explain} {written}")
-        return "\n".join(str(row[-1]) for row in rows)

@@ -9,12 +9,11 @@ import pytest
 
 from tests.domain.findings.judgements import KL_OUTSIDE, found, judged
 from tests.fixtures.views import view_of
-from tests.store.builders import NOW, append, commit, intake, report_intake, start_intake
+from tests.store.builders import NOW, append, begin, commit, report_intake, scalars_intake
 from trmon.domain.findings.judge import Place
 from trmon.domain.health.judgement import Backlog
 from trmon.domain.pipeline.run_update import Frontier
 from trmon.store import Store
-from trmon_client.core import wire
 
 ILL = judged(
     found("engine_mismatch", beyond=Place(1, 25)),
@@ -26,7 +25,7 @@ ILL = judged(
 
 
 def test_a_judgement_is_read_as_it_was_written(store: Store) -> None:
-    [ill, new] = [append(store, start_intake(run=name))[0].run_id for name in ("ill", "new")]
+    ill, new = begin(store, "math/ill", "math/new")
     commit(store, ill, outlook=replace(view_of(ill), judgement=ILL).outlook())
     commit(store, new, outlook=view_of(new).outlook())
     assert store.run_snapshots.judgements([ill, new, 77]) == {ill: ILL}
@@ -44,10 +43,9 @@ BACKLOGS: dict[str, tuple[Sequence[tuple[int, int]], int, float | None]] = {
 
 
 @pytest.mark.parametrize("case", BACKLOGS)
-def test_reports_after_those_of_the_open_batch_wait(store: Store, case: str) -> None:
+def test_reports_after_those_of_the_open_batch_wait(store: Store, run_id: int, case: str) -> None:
     places, n_read, waits = BACKLOGS[case]
-    start = append(store, start_intake())[0]
-    run_id, ids = start.run_id, [0]
+    ids = [0]
     for second, (step, rank) in enumerate(places):
         [written] = append(store, report_intake(step=step, rank=rank, world_size=2), now=NOW + second)
         ids.append(store.reports.unread_of(run_id, Frontier(), limit=100).reports[-1].id)
@@ -58,13 +56,8 @@ def test_reports_after_those_of_the_open_batch_wait(store: Store, case: str) -> 
     assert store.run_snapshots.backlogs([run_id]) == waiting
 
 
-def test_scalars_that_no_pass_has_read_wait(store: Store) -> None:
-    run_id = append(store, start_intake())[0].run_id
+def test_scalars_that_no_pass_has_read_wait(store: Store, run_id: int) -> None:
     notice_id = store.reports.unread_of(run_id, Frontier(), limit=100).notices[-1].id
     commit(store, run_id, frontier=Frontier(notice_id=notice_id))
-    append(
-        store,
-        intake(wire.Scalars(sequence=1, step=3, values={"loss": 1.0}, attempt="a", launch="launch-1")),
-        now=NOW + 7,
-    )
+    append(store, scalars_intake(3), now=NOW + 7)
     assert store.run_snapshots.backlogs([run_id]) == {run_id: Backlog(newest_step=None, waiting_since=NOW + 7)}

@@ -8,7 +8,19 @@ from functools import partial
 
 import pytest
 
-from tests.store.builders import CODE, NOW, alert, append, batch, batch_key, commit, count, report_intake, start_intake
+from tests.store.builders import (
+    CODE,
+    NOW,
+    alert,
+    append,
+    batch,
+    batch_key,
+    begin,
+    commit,
+    count,
+    delivery,
+    report_intake,
+)
 from tests.store.gate import Gate
 from trmon.domain.access import EVERYTHING, Access, Scope
 from trmon.domain.adaptation.proposal import AdaptationSetting
@@ -33,11 +45,6 @@ from trmon.store.schema import tables
 
 MATH = Access(name="math", scopes=frozenset({Scope.READ}), project="math")
 GRPO = RunKey("math", "grpo")
-
-
-def begin(store: Store, *runs: str) -> list[int]:
-    """Start runs named project/run and return their ids."""
-    return [append(store, start_intake(*run.split("/")))[0].run_id for run in runs]
 
 
 def listed(store: Store, **filters: object) -> list[str]:
@@ -171,11 +178,10 @@ LATER = NOW + 100.0
 @pytest.fixture
 def run_id(store: Store) -> int:
     """A run with a firing alert whose notifications to "pager" and "hook" are in the outbox."""
-    [receipt] = append(store, start_intake())
-    firing = alert(run_id=receipt.run_id)
-    put(store, receipt.run_id, AlertState.FIRING, "pager", "hook")
-    commit(store, receipt.run_id, alerts=(firing,))
-    return receipt.run_id
+    [run_id] = begin(store, "math/grpo")
+    put(store, run_id, AlertState.FIRING, "pager", "hook")
+    commit(store, run_id, alerts=(alert(run_id=run_id),))
+    return run_id
 
 
 def put(store: Store, run_id: int, state: AlertState, *receivers: str) -> None:
@@ -188,28 +194,14 @@ def put(store: Store, run_id: int, state: AlertState, *receivers: str) -> None:
         run=store.runs.by_id(run_id),
         public_url="https://x",
     )
-    deliveries = (
-        Delivery(
-            id=0,
-            receiver=receiver,
-            dedup_key=f"{receiver}:{state.value}",
-            notification=notification,
-            due_at=NOW,
-            made_at=NOW,
-            run_id=run_id,
-            episode=changed.episode,
-            told_state=state,
-        )
-        for receiver in receivers
-    )
-    commit(store, run_id, deliveries=tuple(deliveries))
+    told = {"notification": notification, "made_at": NOW, "episode": changed.episode, "told_state": state}
+    deliveries = [delivery(f"{one}:{state.value}", receiver=one, run_id=run_id, **told) for one in receivers]
+    commit(store, run_id, deliveries=deliveries)
 
 
 def record_result(store: Store, result: str, receiver: str) -> None:
     """Record this result for the pending deliveries of a receiver."""
-    store.outbox.record(
-        [_update(one, result) for one in store.outbox.due(now=LATER) if one.receiver == receiver],
-    )
+    store.outbox.record([_update(one, result) for one in store.outbox.due(now=LATER) if one.receiver == receiver])
 
 
 def _update(one: Delivery, result: str) -> DeliveryUpdate:
@@ -267,8 +259,7 @@ def test_a_pending_resolved_notification_is_sent_and_a_delivered_one_is_not_repe
 
 
 def test_runs_are_searched_by_words_of_their_names(store: Store) -> None:
-    for project, name in (("math", "Qwen3-8b_grpo"), ("math", "llama"), ("code", "qwen3")):
-        append(store, start_intake(project, name))
+    begin(store, "math/Qwen3-8b_grpo", "math/llama", "code/qwen3")
     expected = {"QWEN": ["qwen3", "Qwen3-8b_grpo"], "math qwen": ["Qwen3-8b_grpo"], "_": ["Qwen3-8b_grpo"], "%": []}
     for search, names in expected.items():
         assert [run.key.run for run in store.runs.list(access=EVERYTHING, search=search).items] == names

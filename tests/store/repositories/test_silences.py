@@ -6,36 +6,29 @@ from dataclasses import replace
 
 import pytest
 
-from tests.store.builders import CODE, NOW, append, start_intake
+from tests.store.builders import CODE, NOW, paged, silence
 from trmon.domain.access import EVERYTHING
-from trmon.domain.alerts.silences import Matcher, MatchOperator, Silence
+from trmon.domain.alerts.silences import Silence
 from trmon.domain.errors import NotFound
 from trmon.store import Store
-
-MATCHER = Matcher(label="run", operator=MatchOperator.LIKE, value="gr*")
 
 
 @pytest.fixture
 def silences(store: Store) -> list[Silence]:
     """A silence of all projects, one of `code`, and one of `math` that has not started."""
-    usual = Silence(id=0, project=None, matchers=(MATCHER,), author="ana", note="n", starts_at=NOW, ends_at=NOW + 60)
-    wanted = (usual, replace(usual, project="code"), replace(usual, project="math", starts_at=NOW + 30))
-    return [store.silences.create(silence, access=EVERYTHING, now=NOW).result() for silence in wanted]
+    return [silence(store), silence(store, project="code"), silence(store, project="math", starts_at=NOW + 30)]
 
 
 def test_silences_are_listed_newest_first_in_pages(store: Store, silences: list[Silence]) -> None:
-    first = store.silences.list(access=EVERYTHING, limit=2)
-    second = store.silences.list(access=EVERYTHING, limit=2, after=first.next)
-    assert [*first.items, *second.items] == silences[::-1]
+    assert paged(store.silences.list, limit=2) == silences[::-1]
     assert store.silences.list(access=EVERYTHING, ending_after=NOW + 60).items == ()
 
 
 def test_active_silences_of_a_run_are_those_of_its_project_and_global_ones(
-    store: Store, silences: list[Silence]
+    store: Store, silences: list[Silence], run_id: int
 ) -> None:
-    [receipt] = append(store, start_intake("math", "grpo"))
     everywhere, _, of_math = silences
-    found = [store.outbox.delivery_context(receipt.run_id, now=NOW + later).silences for later in (-1, 0, 30, 60)]
+    found = [store.outbox.delivery_context(run_id, now=NOW + later).silences for later in (-1, 0, 30, 60)]
     assert found == [(), (everywhere,), (everywhere, of_math), ()]
 
 

@@ -12,7 +12,6 @@ from sqlalchemy.exc import IntegrityError
 
 from tests.store.gate import Gate
 from trmon.domain.errors import Conflict, NotReady, Overloaded
-from trmon.store.database import engines_of
 from trmon.store.database.engines import Engines
 from trmon.store.database.upsert import insert_rows
 from trmon.store.registry import RunRegistry
@@ -21,14 +20,6 @@ from trmon.store.writing import transaction
 from trmon.store.writing.group_commit import PATIENT_SECONDS, CommittedGroup, GroupCommit
 from trmon.store.writing.run_locks import RunLocks
 from trmon.store.writing.transaction import Operation, Transaction
-
-
-@pytest.fixture
-def engines(migrated_url: str) -> Iterator[Engines]:
-    """A migrated database."""
-    opened = engines_of(migrated_url)
-    yield opened
-    opened.dispose()
 
 
 @pytest.fixture
@@ -76,17 +67,6 @@ def test_waiting_operations_run_in_order_and_are_committed_together(writer: Grou
     writer.close()
     assert sum(commit.n_operations for commit in commits) == 4
     assert len(commits) < 4
-
-
-def test_a_failing_operation_does_not_fail_others(writer: GroupCommit, engine: Engine) -> None:
-    with Gate(writer):
-        good = writer.submit(add("good"))
-        bad = writer.submit(add("bad", error=Conflict("no")))
-        later = writer.submit(add("later"))
-    assert (good.result(10), later.result(10)) == ("good", "later")
-    with pytest.raises(Conflict, match="no"):
-        bad.result(10)
-    assert projects(engine) == ["good", "later"]
 
 
 def test_a_constraint_violation_fails_only_its_own_operation(writer: GroupCommit, engine: Engine) -> None:

@@ -10,6 +10,7 @@ from threading import Event
 import pytest
 
 from tests.store.builders import NOW, append, beat, report_intake, start_intake, stored_reports
+from tests.store.conftest import ON_POSTGRES
 from trmon.domain.access import EVERYTHING
 from trmon.domain.errors import NotFound
 from trmon.domain.messages import WriteOutcome
@@ -17,17 +18,17 @@ from trmon.domain.pipeline.run_update import Event as Said
 from trmon.domain.pipeline.run_update import Frontier, RunUpdate
 from trmon.domain.runs.attempts import Resolution
 from trmon.store import Store
-from trmon.store.database import engines_of
+from trmon.store.database.engines import Engines
 from trmon.store.writing.group_commit import append_events
 from trmon.store.writing.transaction import Transaction
 
-pytestmark = pytest.mark.server("postgres")
+pytestmark = ON_POSTGRES
 
 
 @pytest.fixture
-def stores(postgres_url: str) -> Iterator[tuple[Store, Store]]:
+def stores(migrated_url: str) -> Iterator[tuple[Store, Store]]:
     """Two stores of one database, as in two processes."""
-    opened = Store.open(postgres_url), Store.open(postgres_url)
+    opened = Store.open(migrated_url), Store.open(migrated_url)
     yield opened
     for store in opened:
         store.close()
@@ -124,7 +125,7 @@ def test_run_updates_in_opposite_orders_do_not_deadlock(stores: tuple[Store, Sto
     assert [future.result(30) for future in futures] == [None] * 200
 
 
-def test_events_become_visible_in_id_order(stores: tuple[Store, Store], postgres_url: str) -> None:
+def test_events_become_visible_in_id_order(stores: tuple[Store, Store], engines: Engines) -> None:
     one, other = stores
     [receipt] = append(one, report_intake())
 
@@ -134,14 +135,12 @@ def test_events_become_visible_in_id_order(stores: tuple[Store, Store], postgres
 
         store.writer.submit(add).result(30)
 
-    slow = engines_of(postgres_url)
     with ThreadPoolExecutor(1) as pool:
-        with slow.writing.begin() as connection:
+        with engines.writing.begin() as connection:
             append_events(connection, [(receipt.run_id, Said(kind="first", data={}, at=NOW))])
             second = pool.submit(say, other, "second")
             with pytest.raises(TimeoutError):
                 second.result(0.3)
             assert other.events.after(0, access=EVERYTHING) == []
         second.result(30)
-    slow.dispose()
     assert [stored.event.kind for stored in other.events.after(0, access=EVERYTHING)] == ["first", "second"]

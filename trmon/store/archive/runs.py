@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
 from trmon.domain.alerts.alert import SINCE_LABEL
 from trmon.domain.analysis.whatif import CoveredRange, WhatIfEffect
@@ -19,13 +19,15 @@ from trmon.domain.identity import BatchKey, RunKey
 from trmon.domain.messages import AnyReport, decode_reports
 from trmon.domain.runs.run import Run
 from trmon.store.archive import arrow_tables, table_files
-from trmon.store.archive.arrow_tables import REPORTS, RUNS
+from trmon.store.archive.arrow_tables import ALERTS, REPORTS, RUNS
 from trmon.store.archive.manifest import read_manifest
 from trmon.store.archive.table_files import PIECE_REPORTS
 from trmon.store.rows.messages import stored_report
 from trmon.store.rows.runs import run_from_row
 from trmon_client.core.policies.policy import Policy
 from trmon_client.core.wire import unpack_bits
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,24 +102,17 @@ class ArchivedRun:
 
     def run(self) -> Run:
         """Return the run. Errors: InvalidInput for a damaged archive, as of every method."""
-        [[row]] = table_files.read_decoded_rows(self.root, RUNS.name, run=self.key.run, decode=RUNS.from_arrow)
+        [row] = self._read(RUNS.name, RUNS.from_arrow)
         return run_from_row({**row, "last_report_at": None}, tags=())
 
     def raised(self) -> set[tuple[str, int]]:
         """Return the rule of each alert that fired, and the step since which something is wrong."""
-        pages = table_files.read_decoded_rows(
-            self.root, arrow_tables.ALERTS.name, run=self.key.run, decode=arrow_tables.ALERTS.from_arrow
-        )
-        rows = chain.from_iterable(pages)
+        rows = self._read(ALERTS.name, ALERTS.from_arrow)
         fired = (row for row in rows if row["state"] in HAS_FIRED)
         return {(row["rule"], int(row["labels"].get(SINCE_LABEL, row["step"]))) for row in fired}
 
     def rows(self) -> Iterator[BatchRow]:
-        return chain.from_iterable(
-            table_files.read_decoded_rows(
-                self.root, arrow_tables.BATCHES, run=self.key.run, decode=arrow_tables.batches_from_arrow
-            )
-        )
+        return self._read(arrow_tables.BATCHES, arrow_tables.batches_from_arrow)
 
     def gauge_keys(self, steps: WhatIfSteps) -> list[BatchKey]:
         newest: dict[tuple[int, int], int | None] = {}
@@ -135,6 +130,10 @@ class ArchivedRun:
             for row in piece.select(REPORTS.schema.names).to_pylist():
                 if BatchKey(row["attempt_id"], row["step"], row["update_index"]) in wanted:
                     yield stored_report(SimpleNamespace(**row, run_id=0))
+
+    def _read(self, table: str, decode: Callable[[Any], list[T]]) -> Iterator[T]:
+        pieces = table_files.read_decoded_rows(self.root, table, run=self.key.run, decode=decode)
+        return chain.from_iterable(pieces)
 
 
 def archived_runs(root: Path, *, runs: Collection[str]) -> list[ArchivedRun]:

@@ -29,7 +29,7 @@ def attempt_document(connection: Connection, member: LakeMember, *, now: float) 
     """Return the columns of an attempt, without the first ones. Args: now: for the verdict, seconds."""
     attempt = tables.attempt
     stored = connection.execute(select(attempt).where(attempt.c.id == member.attempt_id)).one()
-    run = read_run(connection, tables.run.c.id == member.run_id, name=member.run)
+    run = read_run(connection, member.run_id)
     table = tables.alert.c
     found = select(tables.alert).where(
         table.run_id == member.run_id, table.attempt_id == member.attempt_id, table.rule == INCIDENT_RULE

@@ -25,6 +25,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from trmon.domain.errors import NotReady
 from trmon.store.lake.delta_schema import PARTITIONS, LakeTable
 from trmon.store.lake.location import CONNECT_SECONDS, MAX_ATTEMPTS, REQUEST_SECONDS, LakeLocation, brief_error
+from trmon.store.lake.row_groups import ColumnFilter
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,26 +79,35 @@ def table_folder_of(location: LakeLocation, table: LakeTable) -> TableFolder:
     return TableFolder(filesystem, f"{url.username or url.netloc}{url.path}")
 
 
+@dataclass(frozen=True, slots=True)
+class OpenTable:
+    """A table of a lake, its log as it was last read, and the folder of its files."""
+
+    table: LakeTable
+    delta: DeltaTable
+    folder: TableFolder
+
+
 class DeltaTables:
     """The tables of one lake, kept open. A mover has its own: a writer relies on the version that it has checked."""
 
     def __init__(self, location: LakeLocation) -> None:
         self.location = location
-        self._opened: dict[str, DeltaTable] = {}
+        self._opened: dict[str, OpenTable] = {}
         self._lock = Lock()
 
-    def find(self, table: LakeTable) -> DeltaTable | None:
+    def find(self, table: LakeTable) -> OpenTable | None:
         """Return a table as it is now; None if it does not exist. Errors: NotReady if the lake cannot be read."""
         with self._lock, lake_errors(self.location):
             opened = self._opened.get(table.name)
             if opened is not None:
-                opened.update_incremental()
+                opened.delta.update_incremental()
                 return opened
             try:
-                opened = DeltaTable(self.location.table_uri(table.name), storage_options=self.location.storage_options)
+                delta = DeltaTable(self.location.table_uri(table.name), storage_options=self.location.storage_options)
             except TableNotFoundError:
                 return None
-            self._opened[table.name] = opened
+            opened = self._opened[table.name] = OpenTable(table, delta, table_folder_of(self.location, table))
             return opened
 
     def dataset(self, table: LakeTable) -> Any:
@@ -109,10 +119,10 @@ class DeltaTables:
         if found is None:
             return None
         with lake_errors(self.location):
-            folder = table_folder_of(self.location, table)
-            return found.to_pyarrow_dataset(filesystem=pyarrow.fs.SubTreeFileSystem(folder.path, folder.filesystem))
+            files = pyarrow.fs.SubTreeFileSystem(found.folder.path, found.folder.filesystem)
+            return found.delta.to_pyarrow_dataset(filesystem=files)
 
-    def find_or_create(self, table: LakeTable) -> DeltaTable:
+    def find_or_create(self, table: LakeTable) -> OpenTable:
         """Return a table as it is now, with every column of this version; two processes may create it at once.
 
         Errors: NotReady.
@@ -120,11 +130,11 @@ class DeltaTables:
         if (found := self.find(table)) is not None:
             with lake_errors(self.location):
                 # Readers see null in the rows that an older trmon wrote, and it can still append.
-                known = {field.name for field in found.schema().fields}
+                known = {field.name for field in found.delta.schema().fields}
                 missing = [Field.from_arrow(field) for field in table.schema if field.name not in known]
                 if missing:
-                    found.alter.add_columns(missing)
-                    found.update_incremental()
+                    found.delta.alter.add_columns(missing)
+                    found.delta.update_incremental()
             return found
         with lake_errors(self.location):
             if not self.location.is_remote:
@@ -163,15 +173,7 @@ def log_entries(delta_table: DeltaTable) -> list[LogEntry]:
     return entries
 
 
-def files_with(delta_table: DeltaTable, values: dict[str, int]) -> list[LogEntry]:
-    """Return the files that can have a row with these values: each lies between the file's minimum and maximum."""
-    return [
-        entry
-        for entry in log_entries(delta_table)
-        if all(_can_have(entry, name, value) for name, value in values.items())
-    ]
-
-
-def _can_have(entry: LogEntry, name: str, value: int) -> bool:
-    low, high = entry.get(f"min.{name}"), entry.get(f"max.{name}")
-    return low is None or high is None or low <= value <= high
+def files_with(delta_table: DeltaTable, column: str, value: int) -> list[LogEntry]:
+    """Return the files that can have a row with this value, which is between the file's minimum and maximum."""
+    wanted, least, most = ColumnFilter.equal(column, value), f"min.{column}", f"max.{column}"
+    return [entry for entry in log_entries(delta_table) if wanted.may_match(entry.get(least), entry.get(most))]

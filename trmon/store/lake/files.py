@@ -12,18 +12,18 @@ from uuid import uuid4
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake import CommitProperties, Transaction
 from deltalake.transaction import AddAction, RemoveAction
 
 from trmon.store.archive.table_files import has_repeats
 from trmon.store.database.sqlite import sync_path
 from trmon.store.lake.delta_schema import PARTITIONS, LakeTable
-from trmon.store.lake.delta_tables import LogEntry, TableFolder, files_with, log_entries
+from trmon.store.lake.delta_tables import LogEntry, OpenTable, TableFolder, files_with, log_entries
 
 FILE_BYTES = 128 << 20
 
 
-def write_files(pieces: Iterable[Any], table: LakeTable, folder: TableFolder, *, is_change: bool = True) -> list[Any]:
+def write_files(pieces: Iterable[Any], opened: OpenTable, *, is_change: bool = True) -> list[Any]:
     """Write rows to new files and return how the log is to name them.
 
     Args: pieces: record batches, each of one project and month, in the order of project, run and attempt; is_change:
@@ -37,7 +37,7 @@ def write_files(pieces: Iterable[Any], table: LakeTable, folder: TableFolder, *,
             added.append(file.close(is_change=is_change))
             file = None
         if file is None:
-            file = _OpenFile(table, folder, partition)
+            file = _OpenFile(opened.table, opened.folder, partition)
         file.write(piece)
     if file is not None:
         added.append(file.close(is_change=is_change))
@@ -124,65 +124,51 @@ SMALL_FILE_BYTES = FILE_BYTES // 2
 REWRITE_APP_ID = "trmon/rewrite"
 
 
-def delete_runs_from(
-    delta_table: DeltaTable, table: LakeTable, folder: TableFolder, *, database_id: str, run_ids: Sequence[int]
-) -> int:
-    """Delete the rows of runs with one commit a run that has any, and return the number of files that were rewritten.
-
-    The old files stay until the next vacuum.
-    """
-    n_files = 0
+def delete_runs_from(opened: OpenTable, *, database_id: str, run_ids: Sequence[int]) -> None:
+    """Delete the rows of runs with one commit a run that has any; the old files stay until the next vacuum."""
     for run_id in run_ids:
         is_run = (pc.field("run_id") == run_id) & (pc.field("database_id") == database_id)
-        n_files += _delete_rows(delta_table, table, folder, files_with(delta_table, {"run_id": run_id}), is_run)
-    return n_files
+        _delete_rows(opened, files_with(opened.delta, "run_id", run_id), is_run)
 
 
-def delete_batches_after(
-    delta_table: DeltaTable, table: LakeTable, folder: TableFolder, *, database_id: str, batch_id: int
-) -> int:
-    """Delete the rows of a database's later lake batches with one commit, and return the number of rewritten files."""
+def delete_batches_after(opened: OpenTable, *, database_id: str, batch_id: int) -> None:
+    """Delete the rows of a database's later lake batches with one commit."""
     is_later = (pc.field("lake_batch_id") > batch_id) & (pc.field("database_id") == database_id)
-    entries = [entry for entry in log_entries(delta_table) if entry["max.lake_batch_id"] > batch_id]
-    return _delete_rows(delta_table, table, folder, entries, is_later)
+    entries = [entry for entry in log_entries(opened.delta) if entry["max.lake_batch_id"] > batch_id]
+    _delete_rows(opened, entries, is_later)
 
 
-def compact_partitions(delta_table: DeltaTable, table: LakeTable, folder: TableFolder, *, before_month: str) -> int:
+def compact_partitions(opened: OpenTable, *, before_month: str) -> int:
     """Merge the small files of each partition of past months, and return the number of files that were merged.
 
     Rows stay in the order of run and attempt; those of one attempt in the order of its lake batches.
     """
     partitions: dict[tuple[str, ...], list[LogEntry]] = {}
-    for entry in log_entries(delta_table):
+    for entry in log_entries(opened.delta):
         if entry["partition.month"] < before_month and entry["size_bytes"] < SMALL_FILE_BYTES:
             partitions.setdefault(tuple(entry[f"partition.{name}"] for name in PARTITIONS), []).append(entry)
     n_files = 0
     for entries in partitions.values():
         if len(entries) > 1:
-            merged = _merged(table, folder, sorted(entries, key=lambda entry: entry["min.lake_batch_id"]))
-            _replace(delta_table, table, entries, write_files(merged, table, folder, is_change=False), is_change=False)
+            merged = _merged(opened, sorted(entries, key=lambda entry: entry["min.lake_batch_id"]))
+            _replace(opened, entries, write_files(merged, opened, is_change=False), is_change=False)
             n_files += len(entries)
-            delta_table.update_incremental()
     return n_files
 
 
-def _delete_rows(
-    delta_table: DeltaTable, table: LakeTable, folder: TableFolder, entries: Sequence[LogEntry], is_deleted: Any
-) -> int:
-    with_some = [entry for entry in entries if folder.dataset([entry["path"]]).count_rows(filter=is_deleted)]
+def _delete_rows(opened: OpenTable, entries: Sequence[LogEntry], is_deleted: Any) -> None:
+    with_some = [entry for entry in entries if opened.folder.dataset([entry["path"]]).count_rows(filter=is_deleted)]
     if with_some:
-        kept = (piece for entry in with_some for piece in _rows(table, folder, entry, ~is_deleted))
-        _replace(delta_table, table, with_some, write_files(kept, table, folder), is_change=True)
-        delta_table.update_incremental()
-    return len(with_some)
+        kept = (piece for entry in with_some for piece in _rows(opened, entry, ~is_deleted))
+        _replace(opened, with_some, write_files(kept, opened), is_change=True)
 
 
-def _merged(table: LakeTable, folder: TableFolder, entries: Sequence[LogEntry]) -> Iterator[Any]:
+def _merged(opened: OpenTable, entries: Sequence[LogEntry]) -> Iterator[Any]:
     places: dict[tuple[int, str, int], list[LogEntry]] = {}
     for entry in entries:
         names = ["run_id", "database_id", "attempt_id"]
         keys: set[tuple[int, str, int]] = set()
-        for piece in folder.dataset([entry["path"]]).scanner(columns=names).to_batches():
+        for piece in opened.folder.dataset([entry["path"]]).scanner(columns=names).to_batches():
             distinct = pa.Table.from_batches([piece]).group_by(names).aggregate([])
             keys.update(tuple(row[name] for name in names) for row in distinct.to_pylist())
         for key in keys:
@@ -195,12 +181,13 @@ def _merged(table: LakeTable, folder: TableFolder, entries: Sequence[LogEntry]) 
             & (pc.field("database_id") == database_id)
         )
         for entry in places[key]:
-            yield from _rows(table, folder, entry, is_attempt)
+            yield from _rows(opened, entry, is_attempt)
 
 
-def _rows(table: LakeTable, folder: TableFolder, entry: LogEntry, wanted: Any) -> Iterator[Any]:
+def _rows(opened: OpenTable, entry: LogEntry, wanted: Any) -> Iterator[Any]:
     """Yield the wanted rows of a file, with its partition as columns; a column that it lacks is null."""
-    scanner = folder.dataset([entry["path"]]).scanner(filter=wanted, batch_size=PIECE_ROWS)
+    scanner = opened.folder.dataset([entry["path"]]).scanner(filter=wanted, batch_size=PIECE_ROWS)
+    schema = opened.table.schema
     for piece in scanner.to_batches():
         if piece.num_rows:
             known = {name: piece.column(name) for name in piece.schema.names}
@@ -208,14 +195,12 @@ def _rows(table: LakeTable, folder: TableFolder, entry: LogEntry, wanted: Any) -
                 known[name] = pa.repeat(pa.scalar(entry[f"partition.{name}"]), piece.num_rows)
             columns = [
                 known[field.name].cast(field.type) if field.name in known else pa.nulls(piece.num_rows, field.type)
-                for field in table.schema
+                for field in schema
             ]
-            yield pa.RecordBatch.from_arrays(columns, schema=table.schema)
+            yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def _replace(
-    delta_table: DeltaTable, table: LakeTable, entries: Sequence[LogEntry], added: Sequence[Any], *, is_change: bool
-) -> None:
+def _replace(opened: OpenTable, entries: Sequence[LogEntry], added: Sequence[Any], *, is_change: bool) -> None:
     """Commit new files in place of old ones; it fails if another process replaced one of them meanwhile."""
     now = int(time.time() * 1000)
     removed = [
@@ -229,17 +214,16 @@ def _replace(
         for entry in entries
     ]
     # Of two rewrites of one version, of whichever process or database, the later fails: its rows would be doubled.
-    commit_files(delta_table, table, [*removed, *added], app_id=REWRITE_APP_ID, version=delta_table.version())
+    commit_files(opened, [*removed, *added], app_id=REWRITE_APP_ID, version=opened.delta.version())
+    opened.delta.update_incremental()
 
 
-def commit_files(
-    delta_table: DeltaTable, table: LakeTable, actions: Sequence[Any], *, app_id: str, version: int
-) -> None:
+def commit_files(opened: OpenTable, actions: Sequence[Any], *, app_id: str, version: int) -> None:
     """Add and remove files with one commit, which fails if another commit of the same id came before it."""
-    delta_table.create_write_transaction(
+    opened.delta.create_write_transaction(
         list(actions),
         "append",
-        table.schema,
+        opened.table.schema,
         partition_by=list(PARTITIONS),
         commit_properties=CommitProperties(app_transactions=[Transaction(app_id, version)]),
     )

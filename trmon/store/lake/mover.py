@@ -9,7 +9,6 @@ from itertools import chain
 from pathlib import Path
 
 import pyarrow.compute as pc
-from deltalake import DeltaTable
 from sqlalchemy import Connection, Engine, func, select
 
 from trmon.domain.errors import NotReady
@@ -17,7 +16,7 @@ from trmon.store.database.sqlite import sync_path
 from trmon.store.lake import delta_schema
 from trmon.store.lake.attempt_rows import AttemptRows, belongs_to
 from trmon.store.lake.deletions import MovedRows
-from trmon.store.lake.delta_tables import DeltaTables, TableFolder, files_with, lake_errors, table_folder_of
+from trmon.store.lake.delta_tables import DeltaTables, OpenTable, files_with, lake_errors
 from trmon.store.lake.files import (
     commit_files,
     compact_partitions,
@@ -30,8 +29,8 @@ from trmon.store.rows.batches import NameDictionary
 from trmon.store.schema import tables
 
 
-def _has_batch(delta_table: DeltaTable, batch: LakeBatch) -> bool:
-    return (delta_table.transaction_version(batch.app_id) or 0) >= batch.id
+def _has_batch(opened: OpenTable, batch: LakeBatch) -> bool:
+    return (opened.delta.transaction_version(batch.app_id) or 0) >= batch.id
 
 
 COUNTED_TABLES = (
@@ -57,12 +56,12 @@ def counts_in_database(connection: Connection, member: LakeMember, table: delta_
     return connection.scalars(select(func.count()).select_from(source).where(is_member)).one()
 
 
-def counts_in_lake(delta_table: DeltaTable, folder: TableFolder, batch: LakeBatch) -> Counter[int]:
+def counts_in_lake(opened: OpenTable, batch: LakeBatch) -> Counter[int]:
     """Return the number of rows of a batch by attempt, reading only the files that can have some."""
-    entries = files_with(delta_table, {"lake_batch_id": batch.id})
+    entries = files_with(opened.delta, "lake_batch_id", batch.id)
     if not entries:
         return Counter()
-    dataset = folder.dataset(entry["path"] for entry in entries)
+    dataset = opened.folder.dataset(entry["path"] for entry in entries)
     is_of_batch = (pc.field("lake_batch_id") == batch.id) & (pc.field("database_id") == batch.database_id)
     counts: Counter[int] = Counter()
     for piece in dataset.scanner(columns=["attempt_id"], filter=is_of_batch).to_batches():
@@ -128,13 +127,13 @@ class LakeMover:
         n_runs = self.delete_runs(now=now) if may_continue() else 0
         n_files = 0
         if may_continue() and (self._compacted_at is None or now - self._compacted_at >= COMPACTION_SECONDS):
-            for table, found, folder in self._tables():
+            for found in self._tables():
                 with lake_errors(self._delta_tables.location):
-                    n_files += compact_partitions(found, table, folder, before_month=month_of(now))
-                    found.update_incremental()
-                    found.create_checkpoint()
-                    found.cleanup_metadata()
-                    found.vacuum(retention_hours=VACUUM_HOURS, dry_run=False, full=True)
+                    n_files += compact_partitions(found, before_month=month_of(now))
+                    found.delta.update_incremental()
+                    found.delta.create_checkpoint()
+                    found.delta.cleanup_metadata()
+                    found.delta.vacuum(retention_hours=VACUUM_HOURS, dry_run=False, full=True)
             self._compacted_at = now
         return LakePass(batches=tuple(moved), deleted_rows=n_rows, deleted_runs=n_runs, merged_files=n_files)
 
@@ -173,14 +172,13 @@ class LakeMover:
             return
         # From here to the commit the table must not be refreshed: the commit fails if another mover has committed the
         # same batch since the version that is checked here, and only then none is doubled.
-        delta_table = self._delta_tables.find_or_create(table)
-        if _has_batch(delta_table, batch):
+        found = self._delta_tables.find_or_create(table)
+        if _has_batch(found, batch):
             return
         with lake_errors(self._delta_tables.location):
-            folder = table_folder_of(self._delta_tables.location, table)
-            added = write_files(chain([first], pieces), table, folder)
+            added = write_files(chain([first], pieces), found)
             at_point(f"{table.name} written")
-            commit_files(delta_table, table, added, app_id=batch.app_id, version=batch.id)
+            commit_files(found, added, app_id=batch.app_id, version=batch.id)
         at_point(f"{table.name} committed")
 
     def delete_runs(self, *, now: float) -> int:
@@ -193,19 +191,14 @@ class LakeMover:
         if not run_ids or self._batches.planned() is not None:
             return 0
         database_id = self._batches.database_id()
-        for table, found, folder in self._tables():
+        for found in self._tables():
             with lake_errors(self._delta_tables.location):
-                delete_runs_from(found, table, folder, database_id=database_id, run_ids=run_ids)
+                delete_runs_from(found, database_id=database_id, run_ids=run_ids)
         self._batches.finish_deletions(run_ids, now=now)
         return len(run_ids)
 
-    def _tables(self) -> Iterator[tuple[delta_schema.LakeTable, DeltaTable, TableFolder]]:
-        for table in delta_schema.LAKE_TABLES:
-            found = self._delta_tables.find(table)
-            if found is not None:
-                with lake_errors(self._delta_tables.location):
-                    folder = table_folder_of(self._delta_tables.location, table)
-                yield table, found, folder
+    def _tables(self) -> Iterator[OpenTable]:
+        return filter(None, map(self._delta_tables.find, delta_schema.LAKE_TABLES))
 
     def check(self) -> None:
         """Raise NotReady if the lake cannot be read, or has batches that the database does not know.
@@ -230,22 +223,20 @@ class LakeMover:
         if in_lake <= newest:
             return 0
         database_id = self._batches.database_id()
-        for table, found, folder in self._tables():
+        for found in self._tables():
             with lake_errors(self._delta_tables.location):
-                delete_batches_after(found, table, folder, database_id=database_id, batch_id=newest)
+                delete_batches_after(found, database_id=database_id, batch_id=newest)
         self._batches.skip_to(in_lake, now=now)
         return in_lake - newest
 
     def _newest_in_lake(self) -> int:
         app_id = app_id_of(self._batches.database_id())
-        opened = (self._delta_tables.find(table) for table in delta_schema.LAKE_TABLES)
-        return max((found.transaction_version(app_id) or 0 for found in opened if found is not None), default=0)
+        return max((found.delta.transaction_version(app_id) or 0 for found in self._tables()), default=0)
 
     def _verify(self, table: delta_schema.LakeTable, batch: LakeBatch) -> None:
         found = self._delta_tables.find(table)
         with lake_errors(self._delta_tables.location):
-            folder = table_folder_of(self._delta_tables.location, table)
-            in_lake = {} if found is None else counts_in_lake(found, folder, batch)
+            in_lake = {} if found is None else counts_in_lake(found, batch)
         with self._reader.connect() as connection:
             # Without the attempts of runs that were deleted since the plan; none if another mover has finished it. Of
             # the same snapshot as the counts: rows of a finished batch may be deleted at any time.

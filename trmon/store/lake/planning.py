@@ -40,7 +40,7 @@ MOVABLE_STATES = tuple(state.value for state in RunState if state.ended or state
 _run, _attempt, _state = tables.run.c, tables.attempt.c, tables.run_state.c
 _report, _notice, _moved = tables.report.c, tables.notice.c, tables.lake_batch_attempt.c
 
-IS_SEALED = exists().where(_moved.attempt_id == _attempt.id)
+_IS_SEALED = exists().where(_moved.attempt_id == _attempt.id)
 """Whether an attempt has moved or is moving: its worker changes none of its rows any more."""
 _IS_CLOSED = not_(
     or_(
@@ -63,12 +63,8 @@ def movable_attempts(*, idle_since: float) -> Select[tuple[int, int]]:
 
     Args: idle_since: seconds; the run of an attempt has ended, or stalled, and sent nothing after this time.
     """
-    return _ATTEMPTS.where(is_idle(idle_since), _IS_CLOSED, _IS_KEPT, not_(IS_SEALED)).order_by(_attempt.id)
-
-
-def is_idle(idle_since: float) -> ColumnElement[bool]:
-    """Return the predicate that the run of an attempt has ended or stalled, and is silent since a time, seconds."""
-    return and_(_run.state.in_(MOVABLE_STATES), idle_since >= _SEEN_AT)
+    is_idle = and_(_run.state.in_(MOVABLE_STATES), idle_since >= _SEEN_AT)
+    return _ATTEMPTS.where(is_idle, _IS_CLOSED, _IS_KEPT, not_(_IS_SEALED)).order_by(_attempt.id)
 
 
 def late_attempts() -> Select[tuple[int, int]]:

@@ -61,14 +61,8 @@ class AttemptIndex:
 
     def selected(self, selection: BatchSelection) -> Any:
         """Return the places of the batches of a selection, in its order."""
-        wanted = np.ones(len(self.steps), bool)
-        if selection.step is not None:
-            wanted &= self.steps == selection.step
-        if selection.after is not None:
-            wanted &= self.ordinals > selection.after
-        if selection.before is not None:
-            wanted &= self.ordinals < selection.before
-        places = np.flatnonzero(wanted)
+        conditions = selection.conditions(step=self.steps, ordinal=self.ordinals)
+        places = np.flatnonzero(np.logical_and.reduce([np.ones(len(self.steps), bool), *conditions]))
         places = places[np.argsort(self.ordinals[places])]
         return (places[::-1] if selection.newest_first else places)[: selection.limit]
 

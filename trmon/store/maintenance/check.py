@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from sqlalchemy import Connection, Select, Table, func, inspect, select
+from sqlalchemy import Connection, Select, func, inspect, select
 
 from trmon.domain.errors import Damaged, NotReady
 from trmon.domain.health_check import HUNG_SECONDS, HealthCheckResult, failing_result, healthy_result, warning_result
@@ -43,16 +43,13 @@ _HOT: dict[str, Select[Any]] = {
 }
 
 
-def hot_queries(dialect: str) -> dict[str, Select[Any]]:
+def _hot_queries(dialect: str) -> dict[str, Select[Any]]:
     """Return the queries of a dialect by name."""
-    return _HOT | {
-        f"new {table.name}s of many runs": _of_many(dialect, table) for table in (tables.report, tables.notice)
-    }
-
-
-def _of_many(dialect: str, table: Table) -> Select[Any]:
-    query, given = newer_rows_query(dialect, table, {1: 1, 2: 1}, limit=9)
-    return query.params(given)
+    hot = dict(_HOT)
+    for table in (tables.report, tables.notice):
+        query, given = newer_rows_query(dialect, table, {1: 1, 2: 1}, limit=9)
+        hot[f"new {table.name}s of many runs"] = query.params(given)
+    return hot
 
 
 def _plan(connection: Connection, explain: str, query: Select[Any]) -> str:
@@ -124,7 +121,7 @@ def _indexes(connection: Connection) -> HealthCheckResult:
 
 
 def _plans(connection: Connection) -> HealthCheckResult:
-    hot = hot_queries(connection.dialect.name)
+    hot = _hot_queries(connection.dialect.name)
     if connection.dialect.name == "postgresql":
         # PostgreSQL scans small tables because that is faster: check whether an index could be used.
         connection.exec_driver_sql("SET LOCAL enable_seqscan = off")

@@ -202,15 +202,8 @@ def _prepare(connection: Connection, *, access: Access, now: float) -> RestoredS
         newest_report_at=connection.scalar(select(func.max(tables.report.c.received_at))),
         open_runs=_note_loss(connection, author=access.name, now=now),
     )
-    write_audit(
-        connection,
-        access,
-        AuditAction.DATABASE_RESTORE,
-        at=now,
-        target=str(connection.engine.url.database),
-        project=None,
-        after={"newest_report_at": state.newest_report_at},
-    )
+    target, after = str(connection.engine.url.database), {"newest_report_at": state.newest_report_at}
+    write_audit(connection, access, AuditAction.DATABASE_RESTORE, target, at=now, after=after)
     return state
 
 

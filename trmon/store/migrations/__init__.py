@@ -8,7 +8,6 @@ be null or have a default. One that is not raises `oldest_reader`, the revision 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from uuid import uuid4
@@ -57,12 +56,9 @@ def upgrade_schema(engine: Engine) -> None:
 
 def _upgrade(connection: Connection) -> None:
     lock_exclusively(connection, AdvisoryLock.MIGRATION)
-    revision = schema_revision(connection)
+    revision = _usable_revision(connection)
     # Alembic takes 70 ms to find out that there is nothing to do.
-    if revision == _head():
-        return
-    _check_known(connection)
-    if is_newer(connection):
+    if revision == _head() or _is_of_newer(revision):
         return
     if connection.dialect.name == "postgresql":
         connection.exec_driver_sql(f"SET LOCAL lock_timeout = {LOCK_TIMEOUT_MS}")
@@ -84,25 +80,22 @@ def _upgrade(connection: Connection) -> None:
 
 def check_revision(connection: Connection) -> None:
     """Raise NotReady unless this version works over the schema: its own, or a newer one that allows it."""
-    revision = schema_revision(connection)
-    if revision != _head():
-        _check_known(connection)
-        if not is_newer(connection):
-            raise NotReady(
-                f"the database has schema {revision or 'none'}, this version needs {_head()}; run `trmon migrate`"
-            )
+    revision = _usable_revision(connection)
+    if revision != _head() and not _is_of_newer(revision):
+        raise NotReady(
+            f"the database has schema {revision or 'none'}, this version needs {_head()}; run `trmon migrate`"
+        )
 
 
 def is_older(connection: Connection) -> bool:
     """Whether the schema is older than this version's. Errors: NotReady if it is newer and not for this version."""
-    _check_known(connection)
-    return not is_newer(connection) and schema_revision(connection) not in (None, _head())
+    revision = _usable_revision(connection)
+    return revision not in (None, _head()) and not _is_of_newer(revision)
 
 
 def is_newer(connection: Connection) -> bool:
     """Whether a newer trmon wrote the schema."""
-    revision = schema_revision(connection)
-    return revision is not None and not knows_revision(revision)
+    return _is_of_newer(schema_revision(connection))
 
 
 def schema_revision(connection: Connection) -> str | None:
@@ -110,7 +103,6 @@ def schema_revision(connection: Connection) -> str | None:
     return MigrationContext.configure(connection).get_current_revision()
 
 
-@cache
 def knows_revision(revision: str) -> bool:
     """Whether a schema of this revision can be upgraded to this version's."""
     return any(script.revision == revision for script in _scripts())
@@ -122,27 +114,32 @@ def oldest_reader_of(revision: str) -> str:
     return max(declared)
 
 
-def _check_known(connection: Connection) -> None:
-    """Raise NotReady for a newer schema unless it says that this version can use it."""
+def _is_of_newer(revision: str | None) -> bool:
+    return revision is not None and not knows_revision(revision)
+
+
+def _usable_revision(connection: Connection) -> str | None:
+    """Return the schema revision. Errors: NotReady for a newer schema unless it says that this version can use it."""
     revision = schema_revision(connection)
-    if revision is None or knows_revision(revision):
-        return
-    oldest: str | None = None
-    if inspect(connection).has_table(tables.schema_compatibility.name):
-        oldest = connection.scalar(select(tables.schema_compatibility.c.oldest_reader))
-    if oldest is None or not knows_revision(oldest):
-        raise NotReady(
-            f"the database has schema {revision}, which a newer trmon wrote; use that version, or restore a backup"
-        )
-
-
-def _scripts() -> Iterator[Script]:
-    return ScriptDirectory.from_config(alembic_config()).walk_revisions()
+    if _is_of_newer(revision):
+        oldest: str | None = None
+        if inspect(connection).has_table(tables.schema_compatibility.name):
+            oldest = connection.scalar(select(tables.schema_compatibility.c.oldest_reader))
+        if oldest is None or not knows_revision(oldest):
+            raise NotReady(
+                f"the database has schema {revision}, which a newer trmon wrote; use that version, or restore a backup"
+            )
+    return revision
 
 
 @cache
-def _head() -> str | None:
-    return ScriptDirectory.from_config(alembic_config()).get_current_head()
+def _scripts() -> tuple[Script, ...]:
+    """Return the migrations, newest first."""
+    return tuple(ScriptDirectory.from_config(alembic_config()).walk_revisions())
+
+
+def _head() -> str:
+    return _scripts()[0].revision
 
 
 def alembic_config(connection: Connection | None = None) -> Config:

@@ -75,42 +75,38 @@ class Alerts(Repository):
 
         Args: search: words that each must have in the names of its project, run, owner, rule, title or cause.
         """
-        table, of_run = tables.alert, tables.run.c
         wanted = {
-            of_run.project: project,
-            of_run.name: run,
-            table.c.state: state and state.value,
-            table.c.severity: severity and severity.value,
+            _run.project: project,
+            _run.name: run,
+            _alert.state: state and state.value,
+            _alert.severity: severity and severity.value,
         }
         found = where_given(select_listed(access), wanted)
         if search.strip():
             found = found.where(matches(search, dialect=self._reader.dialect.name))
-        return self._page(found, table.c.id, decode=listed_alert, after=after, limit=limit)
+        return self._page(found, _alert.id, decode=listed_alert, after=after, limit=limit)
 
     def every_firing(self, *, access: Access) -> tuple[ListedAlert, ...]:
         """Return all firing alerts, newest first."""
-        table = tables.alert
-        found = select_listed(access).where(table.c.state == AlertState.FIRING.value)
-        return tuple(map(listed_alert, self._rows(found.order_by(table.c.id.desc()))))
+        found = select_listed(access).where(_alert.state == AlertState.FIRING.value)
+        return tuple(map(listed_alert, self._rows(found.order_by(_alert.id.desc()))))
 
     def firing(self, run_ids: Collection[int], *, access: Access) -> dict[int, tuple[ListedAlert, ...]]:
         """Return the firing alerts of runs by run id, oldest first."""
-        table = tables.alert
-        found = select_listed(access).where(table.c.run_id.in_(run_ids), table.c.state == AlertState.FIRING.value)
+        found = select_listed(access).where(_alert.run_id.in_(run_ids), _alert.state == AlertState.FIRING.value)
         by_run: dict[int, tuple[ListedAlert, ...]] = dict.fromkeys(run_ids, ())
-        for row in self._rows(found.order_by(table.c.id)):
+        for row in self._rows(found.order_by(_alert.id)):
             by_run[row.run_id] = (*by_run[row.run_id], listed_alert(row))
         return by_run
 
     def newest_incidents(self, run_ids: Collection[int], *, access: Access) -> dict[int, ListedAlert]:
         """Return the newest incident of each run that had one, by run id."""
-        table = tables.alert
         newest = (
-            select(func.max(table.c.id))
-            .where(table.c.run_id.in_(run_ids), table.c.rule == INCIDENT_RULE)
-            .group_by(table.c.run_id)
+            select(func.max(_alert.id))
+            .where(_alert.run_id.in_(run_ids), _alert.rule == INCIDENT_RULE)
+            .group_by(_alert.run_id)
         )
-        found = select_listed(access).where(table.c.id.in_(newest))
+        found = select_listed(access).where(_alert.id.in_(newest))
         return {row.run_id: listed_alert(row) for row in self._rows(found)}
 
     def members(
@@ -119,12 +115,12 @@ class Alerts(Repository):
         """Return the alerts that joined incidents, oldest first, by the id of the incident's alert."""
         if not incidents:
             return {}
-        table, runs = tables.alert, {listed.alert.run_id for listed in incidents}
+        runs = {listed.alert.run_id for listed in incidents}
         oldest = min(listed.alert.since_at for listed in incidents)
-        found = select(table).where(
-            table.c.run_id.in_(runs), table.c.rule.in_(health_rules), table.c.updated_at >= oldest
+        found = select(tables.alert).where(
+            _alert.run_id.in_(runs), _alert.rule.in_(health_rules), _alert.updated_at >= oldest
         )
-        alerts = list(map(ALERT_MAPPING.from_row, self._rows(found.order_by(table.c.id))))
+        alerts = list(map(ALERT_MAPPING.from_row, self._rows(found.order_by(_alert.id))))
         return {
             listed.id: tuple(
                 alert
@@ -161,18 +157,14 @@ class Alerts(Repository):
 
     def counts(self, *, access: Access) -> dict[AlertState, int]:
         """Return how many alerts are in each state."""
-        table = tables.alert
-        counted = (
-            select(table.c.state, func.count()).join(tables.run).where(visible_runs(access)).group_by(table.c.state)
-        )
+        counted = select(_alert.state, func.count()).join(tables.run).where(visible_runs(access)).group_by(_alert.state)
         found = {AlertState(state): count for state, count in self._rows(counted)}
         return {state: found.get(state, 0) for state in AlertState if state is not AlertState.DROPPED}
 
 
 def select_listed(access: Access) -> Select[Any]:
     """Return a query for the alerts of runs that the caller may see, with the names and owners of the runs."""
-    of_run = tables.run.c
-    found = select(tables.alert, of_run.project, of_run.name, of_run.owner).join(tables.run)
+    found = select(tables.alert, _run.project, _run.name, _run.owner).join(tables.run)
     return found.where(visible_runs(access))
 
 
@@ -194,31 +186,30 @@ def _refused(
 
 
 def _acknowledge(transaction: Transaction, identity: str, ack: Acknowledgement, *, access: Access) -> ListedAlert:
-    table = tables.alert
-    found = select_listed(access).where(table.c.identity == identity)
-    row = transaction.connection.execute(found.order_by(table.c.id.desc()).limit(1)).one_or_none()
+    found = select_listed(access).where(_alert.identity == identity)
+    row = transaction.connection.execute(found.order_by(_alert.id.desc()).limit(1)).one_or_none()
     if row is None:
         raise NotFound("alert", identity)
     if row.state != AlertState.FIRING.value:
         raise Conflict(f"alert {identity!r} is {row.state}; only a firing alert can be acknowledged")
     values = {"acked_by": ack.author, "acked_at": ack.at, "ack_note": ack.note}
-    transaction.connection.execute(update(table).where(table.c.id == row.id).values(**values))
-    before = listed_alert(row).ack
+    transaction.connection.execute(update(tables.alert).where(_alert.id == row.id).values(**values))
+    listed = listed_alert(row)
     write_audit(
         transaction.connection,
         access,
         AuditAction.ALERT_ACKNOWLEDGE,
+        identity,
         at=ack.at,
-        target=identity,
         project=row.project,
-        before=None if before is None else {"author": before.author, "note": before.note},
+        before=None if listed.ack is None else {"author": listed.ack.author, "note": listed.ack.note},
         after={"author": ack.author, "note": ack.note},
     )
     event = Event(kind="ack", data={"identity": identity, "author": ack.author, "note": ack.note}, at=ack.at)
     transaction.events.append((row.run_id, event))
     transaction.edited.add(row.run_id)
-    _tell_receivers(transaction, listed_alert(row).alert, ack)
-    return replace(listed_alert(row), ack=ack)
+    _tell_receivers(transaction, listed.alert, ack)
+    return replace(listed, ack=ack)
 
 
 def _tell_receivers(transaction: Transaction, alert: Alert, ack: Acknowledgement) -> None:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-import msgspec
 from sqlalchemy import Engine
 from sqlalchemy.exc import IntegrityError, StatementError
 
@@ -20,21 +19,14 @@ from trmon.store.archive import manifest
 from trmon.store.archive.manifest import Manifest
 from trmon.store.repositories.runs import Runs
 from trmon.store.rows.batches import NameDictionary
+from trmon.store.schema.column_types import UNREADABLE
 from trmon.store.writing.group_commit import GroupCommit
 from trmon.store.writing.repository import Repository
 
 # The modules that need pyarrow are imported where they are used: the service runs without it.
 
 
-INVALID_VALUES = (
-    ArithmeticError,
-    AttributeError,
-    LookupError,
-    TypeError,
-    ValueError,
-    msgspec.MsgspecError,
-    StatementError,
-)
+INVALID_VALUES = (*UNREADABLE, StatementError)
 """Exceptions of the decoders of rows, or of the database, for a value of another kind than trmon writes."""
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -11,7 +12,7 @@ from sqlalchemy import Column, ColumnElement, Connection, Engine, func, select, 
 
 from trmon.domain.access import EVERYTHING, Access
 from trmon.domain.errors import LakeUnavailable
-from trmon.store.lake.location import lake_location_of
+from trmon.store.lake.location import LakeLocation
 from trmon.store.rows.batches import StepUpdates
 from trmon.store.rows.runs import visible_runs
 from trmon.store.schema import tables
@@ -21,38 +22,7 @@ if TYPE_CHECKING:
     from trmon.store.lake.reader import LakeReader
 
 T = TypeVar("T")
-
-
-class ReadableLake:
-    """The lake of a service, which several databases may share; may be used from any thread.
-
-    It needs the extra `lake` once something is read from it.
-    """
-
-    def __init__(self, url: str) -> None:
-        """Errors: NotReady for an invalid address."""
-        self._location = lake_location_of(url)
-        self._lock = Lock()
-        self._reader: LakeReader | None = None
-
-    def history(self, database_id: str, *, moved_in: Mapping[int, int], lake_batch: int) -> LakeHistory:
-        """Return what the lake has of attempts of a database.
-
-        Args: moved_in: the lake batch of each attempt; lake_batch: the newest one of the database, which the lake has.
-        Errors: LakeUnavailable.
-        """
-        try:
-            from trmon.store.lake.history import LakeHistory
-            from trmon.store.lake.reader import LakeReader
-        except ModuleNotFoundError as error:
-            raise LakeUnavailable(
-                f"the run was moved to the lake, and reading it needs {(error.name or '').partition('.')[0]}; "
-                "install it with pip install 'trmon[lake]'"
-            ) from error
-        with self._lock:
-            if self._reader is None:
-                self._reader = LakeReader(self._location)
-        return LakeHistory(self._reader, database_id=database_id, moved_in=moved_in, lake_batch=lake_batch)
+_attempt, _batch, _lake_batch = tables.attempt.c, tables.batch.c, tables.lake_batch.c
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,25 +47,27 @@ class MovedAttempts:
 
 
 class AttemptPlaces:
-    """Finds which attempts were moved to the lake."""
+    """Finds which attempts were moved to the lake, which several databases may share; may be used from any thread."""
 
-    def __init__(self, reader: Engine, lake: ReadableLake | None) -> None:
+    def __init__(self, reader: Engine, lake: LakeLocation | None) -> None:
+        """Args: lake: it needs the extra `lake` once something is read from it."""
         self._reader = reader
-        self._lake = lake
+        self._location = lake
+        self._lake: LakeReader | None = None
+        self._lock = Lock()
 
     def of_run(
         self, connection: Connection, run_id: int, *, access: Access = EVERYTHING, attempt_id: int | None = None
     ) -> MovedAttempts:
         """Return the moved attempts of a run, or only one of them; none of a run that the caller may not see."""
-        attempt = tables.attempt.c
-        is_one = true() if attempt_id is None else attempt.id == attempt_id
-        return self._moved(connection, (attempt.run_id == run_id) & is_one, access)
+        is_one = true() if attempt_id is None else _attempt.id == attempt_id
+        return self._moved(connection, (_attempt.run_id == run_id) & is_one, access)
 
     def among(
         self, connection: Connection, attempt_ids: Collection[int], *, access: Access = EVERYTHING
     ) -> MovedAttempts:
         """Return those of some attempts that were moved, and that the caller may see."""
-        return self._moved(connection, tables.attempt.c.id.in_(attempt_ids), access)
+        return self._moved(connection, _attempt.id.in_(attempt_ids), access)
 
     def read(self, attempt_id: int, *, stored: Callable[[Connection], T], moved: Callable[[LakeHistory], T]) -> T:
         """Read an attempt from the database or the lake; no connection to the database waits for the lake."""
@@ -106,24 +78,37 @@ class AttemptPlaces:
         return moved(place.history)
 
     def _moved(self, connection: Connection, is_wanted: ColumnElement[bool], access: Access) -> MovedAttempts:
-        attempt = tables.attempt.c
-        found = select(attempt.id, attempt.lake_batch_id).join(tables.run).where(is_wanted, visible_runs(access))
-        rows = connection.execute(found.where(attempt.lake_batch_id.is_not(None))).all()
+        found = select(_attempt.id, _attempt.lake_batch_id).join(tables.run).where(is_wanted, visible_runs(access))
+        rows = connection.execute(found.where(_attempt.lake_batch_id.is_not(None))).all()
         if not rows:
             return MovedAttempts()
         moved_in = {row.id: row.lake_batch_id for row in rows}
-        batch = tables.lake_batch.c
-        lake_batch = connection.scalars(select(func.max(batch.id)).where(batch.moved_at.is_not(None))).one()
+        lake_batch = connection.scalars(select(func.max(_lake_batch.id)).where(_lake_batch.moved_at.is_not(None))).one()
         database_id = connection.scalars(select(tables.database_identity.c.id)).one()
+        history = partial(self._history, database_id, moved_in=moved_in, lake_batch=lake_batch)
+        return MovedAttempts(frozenset(moved_in), history)
 
-        def open_history() -> LakeHistory:
+    def _history(self, database_id: str, *, moved_in: Mapping[int, int], lake_batch: int) -> LakeHistory:
+        """Return what the lake has of attempts. Errors: LakeUnavailable.
+
+        Args: moved_in: the lake batch of each; lake_batch: the newest one of the database, which the lake has.
+        """
+        if self._location is None:
+            raise LakeUnavailable(
+                "the run was moved to a lake, but TRMON_LAKE_URL is not set; set it to the lake of this database"
+            )
+        try:
+            from trmon.store.lake.history import LakeHistory
+            from trmon.store.lake.reader import LakeReader
+        except ModuleNotFoundError as error:
+            raise LakeUnavailable(
+                f"the run was moved to the lake, and reading it needs {(error.name or '').partition('.')[0]}; "
+                "install it with pip install 'trmon[lake]'"
+            ) from error
+        with self._lock:
             if self._lake is None:
-                raise LakeUnavailable(
-                    "the run was moved to a lake, but TRMON_LAKE_URL is not set; set it to the lake of this database"
-                )
-            return self._lake.history(database_id, moved_in=moved_in, lake_batch=lake_batch)
-
-        return MovedAttempts(frozenset(moved_in), open_history)
+                self._lake = LakeReader(self._location)
+        return LakeHistory(self._lake, database_id=database_id, moved_in=moved_in, lake_batch=lake_batch)
 
 
 def read_steps(
@@ -133,14 +118,13 @@ def read_steps(
 
     def stored(connection: Connection) -> list[StepUpdates]:
         # Only an index is read.
-        table = tables.batch.c
-        columns = (table.step, func.min(table.update_index), func.max(table.update_index))
-        found = select(*columns).where(table.attempt_id == attempt_id)
+        columns = (_batch.step, func.min(_batch.update_index), func.max(_batch.update_index))
+        found = select(*columns).where(_batch.attempt_id == attempt_id)
         if from_step is not None:
-            found = found.where(table.step >= from_step)
+            found = found.where(_batch.step >= from_step)
         if to_step is not None:
-            found = found.where(table.step <= to_step)
-        newest = found.group_by(table.step).order_by(table.step.desc()).limit(limit)
+            found = found.where(_batch.step <= to_step)
+        newest = found.group_by(_batch.step).order_by(_batch.step.desc()).limit(limit)
         return [StepUpdates(*row) for row in connection.execute(newest)]
 
     return places.read(

@@ -55,7 +55,7 @@ class AuditLog(Repository):
         """Add the entry of an action that has happened."""
         return self._writer.submit(
             lambda transaction: write_audit(
-                transaction.connection, access, action, at=at, target=target, project=project, after=after
+                transaction.connection, access, action, target, at=at, project=project, after=after
             )
         )
 
@@ -64,37 +64,23 @@ def write_audit(
     connection: Connection,
     access: Access,
     action: AuditAction,
+    target: RunKey | str,
     *,
     at: float,
-    target: str,
-    project: str | None,
+    project: str | None = None,
     before: AuditDocument | None = None,
     after: AuditDocument | None = None,
 ) -> None:
-    """Add an entry to the audit log in the transaction of its action."""
+    """Add an entry to the audit log in the transaction of its action; an entry on a run is one of the run's project."""
     entry = AuditEntry(
         id=0,
         at=at,
         actor=access.name,
         token_id=access.token_id,
         action=action,
-        project=project,
-        target=target,
+        project=target.project if isinstance(target, RunKey) else project,
+        target=str(target),
         before=before,
         after=after,
     )
     connection.execute(insert(tables.audit), _ENTRY.to_row(entry))
-
-
-def audit_run(
-    connection: Connection,
-    access: Access,
-    action: AuditAction,
-    key: RunKey,
-    *,
-    at: float,
-    before: AuditDocument | None = None,
-    after: AuditDocument | None = None,
-) -> None:
-    """Add an entry on a run to the audit log in the transaction of its action."""
-    write_audit(connection, access, action, at=at, target=str(key), project=key.project, before=before, after=after)

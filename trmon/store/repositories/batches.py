@@ -25,6 +25,8 @@ from trmon.store.rows.runs import visible_runs
 from trmon.store.schema import tables
 from trmon.store.writing.repository import Reader
 
+_batch, _attempt, _decision = tables.batch.c, tables.attempt.c, tables.decision.c
+
 
 class Batches(Reader):
     """Reads the batches of runs and the decisions of their policies."""
@@ -46,7 +48,6 @@ class Batches(Reader):
         oldest_first: bool = False,
     ) -> Page[BatchRow]:
         """Return a run's batches, newest first unless asked otherwise. Errors: InvalidInput for an invalid cursor."""
-        table = tables.batch
         ordinal = None if after is None else decode_cursor(after)
         selection = BatchSelection(
             limit=limit + 1,
@@ -57,10 +58,10 @@ class Batches(Reader):
         )
         with self._reader.connect() as connection:
             moved = self._places.of_run(connection, run_id, access=access, attempt_id=attempt_id)
-            found = select(table).join(tables.run).where(table.c.run_id == run_id, visible_runs(access))
-            found = found.where(*moved.left_out(table.c.attempt_id))
+            found = select(tables.batch).join(tables.run).where(_batch.run_id == run_id, visible_runs(access))
+            found = found.where(*moved.left_out(_batch.attempt_id))
             if attempt_id is not None:
-                found = found.where(table.c.attempt_id == attempt_id)
+                found = found.where(_batch.attempt_id == attempt_id)
             batches = read_batches(connection, selected_batches(found, selection), names=self._names)
         if moved:
             batches = selection.merged(batches, moved.history.batches(moved.ids, selection))
@@ -81,14 +82,13 @@ class Batches(Reader):
 
         Args: before: only older steps, to continue after the last key of an earlier call.
         """
-        attempt = tables.attempt
-        found = select(attempt.c.id).join(tables.run).where(attempt.c.run_id == run_id, visible_runs(access))
+        found = select(_attempt.id).join(tables.run).where(_attempt.run_id == run_id, visible_runs(access))
         if attempt_id is not None:
-            found = found.where(attempt.c.id == attempt_id)
+            found = found.where(_attempt.id == attempt_id)
         if before is not None:
-            found = found.where(attempt.c.id <= before.attempt_id)
+            found = found.where(_attempt.id <= before.attempt_id)
         keys: list[BatchKey] = []
-        for id_ in self._values(found.order_by(attempt.c.id.desc())):
+        for id_ in self._values(found.order_by(_attempt.id.desc())):
             end = before.step - 1 if before is not None and before.attempt_id == id_ else to_step
             steps = read_steps(self._places, id_, from_step=from_step, to_step=end, limit=limit - len(keys))
             # The whole rollout batch, update None, sorts before every update.
@@ -112,8 +112,7 @@ class Batches(Reader):
 
     def returned_decisions(self, keys: Collection[BatchKey], *, access: Access) -> dict[BatchKey, DecisionRow]:
         """Return the decision of the active policy by batch; batches without one, or not visible, are left out."""
-        table = tables.decision.c
-        found = self._decisions(keys, access=access, where=table.role == PolicyRole.ACTIVE.value)
+        found = self._decisions(keys, access=access, where=_decision.role == PolicyRole.ACTIVE.value)
         return {row.key: row for row in found if row.role is PolicyRole.ACTIVE}
 
     def decisions(self, key: BatchKey, *, access: Access) -> tuple[DecisionRow, ...]:
@@ -132,10 +131,10 @@ class Batches(Reader):
             stored = [key for key in keys if key.attempt_id not in moved.ids]
             decisions: list[DecisionRow] = []
             if stored:
-                table = tables.decision
-                of_run = table.join(tables.attempt).join(tables.run, tables.run.c.id == tables.attempt.c.run_id)
-                wanted = or_(*(and_(*is_batch(table, key)) for key in stored))
-                found = select(table).select_from(of_run).where(wanted, visible_runs(access), where)
+                is_run = tables.run.c.id == _attempt.run_id
+                of_run = tables.decision.join(tables.attempt).join(tables.run, is_run)
+                wanted = or_(*(and_(*is_batch(tables.decision, key)) for key in stored))
+                found = select(tables.decision).select_from(of_run).where(wanted, visible_runs(access), where)
                 decisions = [decision_from_row(row) for row in connection.execute(found)]
         if moved:
             decisions += moved.history.decisions([key for key in keys if key.attempt_id in moved.ids])

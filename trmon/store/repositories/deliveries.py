@@ -39,6 +39,7 @@ from trmon.store.writing.repository import Reader, Repository
 from trmon.store.writing.transaction import Transaction
 
 MAX_EVENTS = 500
+_delivery, _alert, _run = tables.delivery.c, tables.alert.c, tables.run.c
 
 Subject = tuple[str, str]
 """A receiver and an episode."""
@@ -48,10 +49,9 @@ def _read_alerts(
     connection: Connection, run_id: int, *, ended_after: float
 ) -> tuple[tuple[Alert, ...], dict[str, Acknowledgement]]:
     """Return the alerts that fire or ended recently, and who has which episode."""
-    table = tables.alert.c
-    fires = table.state == AlertState.FIRING.value
-    ended = (table.state == AlertState.RESOLVED.value) & (table.updated_at > ended_after)
-    found = select(tables.alert).where(table.run_id == run_id, or_(fires, ended)).order_by(table.id)
+    fires = _alert.state == AlertState.FIRING.value
+    ended = (_alert.state == AlertState.RESOLVED.value) & (_alert.updated_at > ended_after)
+    found = select(tables.alert).where(_alert.run_id == run_id, or_(fires, ended)).order_by(_alert.id)
     rows = connection.execute(found).all()
     alerts = tuple(map(ALERT_MAPPING.from_row, rows))
     acks = map(read_acknowledgement, rows)
@@ -62,11 +62,10 @@ def _read_notified(
     connection: Connection, run_id: int, *, made_after: float
 ) -> tuple[dict[Subject, float], frozenset[Subject]]:
     """Return when the firing notification of each pair was tried, and the pairs for which one is due."""
-    table = tables.delivery.c
-    is_due = (table.state == DeliveryState.DUE.value) & (table.made_at >= made_after)
-    columns = (table.receiver, table.episode, table.tried_at, is_due.label("is_due"))
-    of_firing = (table.run_id == run_id, table.told_state == AlertState.FIRING.value)
-    rows = connection.execute(select(*columns).where(*of_firing, or_(table.tried_at.is_not(None), is_due))).all()
+    is_due = (_delivery.state == DeliveryState.DUE.value) & (_delivery.made_at >= made_after)
+    columns = (_delivery.receiver, _delivery.episode, _delivery.tried_at, is_due.label("is_due"))
+    of_firing = (_delivery.run_id == run_id, _delivery.told_state == AlertState.FIRING.value)
+    rows = connection.execute(select(*columns).where(*of_firing, or_(_delivery.tried_at.is_not(None), is_due))).all()
     tried: dict[Subject, float] = {}
     for row in rows:
         if row.tried_at is not None:
@@ -82,17 +81,16 @@ WAITING = (DeliveryState.DUE.value, DeliveryState.HELD.value, DeliveryState.STAN
 
 def _select_due(*conditions: ColumnElement[bool]) -> Select[Any]:
     """Return the query for due deliveries; it is built once, since building takes longer than running it."""
-    table = tables.delivery.c
-    is_wanted = table.receiver.not_in(bindparam("exclude_receivers", expanding=True))
+    is_wanted = _delivery.receiver.not_in(bindparam("exclude_receivers", expanding=True))
     due = select(tables.delivery).where(
-        table.state.in_(WAITING), table.due_at <= bindparam("now"), is_wanted, *conditions
+        _delivery.state.in_(WAITING), _delivery.due_at <= bindparam("now"), is_wanted, *conditions
     )
-    return due.order_by(table.due_at, table.id).limit(bindparam("limit"))
+    return due.order_by(_delivery.due_at, _delivery.id).limit(bindparam("limit"))
 
 
 _SLOTS = any_(bindparam("slots", type_=ARRAY(BigInteger)))
 _DUE = _select_due()
-_DUE_IN_SLOTS = _select_due(func.coalesce(tables.delivery.c.run_id, 0) % SLOTS == _SLOTS)
+_DUE_IN_SLOTS = _select_due(func.coalesce(_delivery.run_id, 0) % SLOTS == _SLOTS)
 
 
 _UPDATE = RowMapping(
@@ -126,8 +124,7 @@ class Outbox(Repository):
         if errors:
             # They become dead without waiting for the write: until it succeeds, the next read tries again.
             log.error("notifications_undecodable", errors=dict(errors))
-            table = tables.delivery.c
-            waits = (table.id == bindparam("undecodable_id")) & table.state.in_(WAITING)
+            waits = (_delivery.id == bindparam("undecodable_id")) & _delivery.state.in_(WAITING)
             statement = update(tables.delivery).where(waits).values(state=DeliveryState.DEAD.value)
             rows = [
                 {"undecodable_id": id_, "last_error": f"the stored notification cannot be decoded: {error}"}
@@ -141,7 +138,7 @@ class Outbox(Repository):
         event = tables.alert_event.c
         newest = select(tables.alert_event).where(event.run_id == run_id).order_by(event.id.desc()).limit(MAX_EVENTS)
         with self._reader.connect() as connection:
-            run = read_run(connection, tables.run.c.id == run_id, name=str(run_id))
+            run = read_run(connection, run_id)
             alerts, acked = _read_alerts(connection, run_id, ended_after=now - LATE_SECONDS)
             tried, waiting = _read_notified(connection, run_id, made_after=now - LATE_SECONDS)
             return DeliveryContext(
@@ -156,16 +153,14 @@ class Outbox(Repository):
 
     def mark_tried(self, delivery_ids: Collection[int], *, now: float, fences: Fences | None = None) -> None:
         """Record, before they are sent, that deliveries are tried, if the fences still hold. Errors: Fenced."""
-        table = tables.delivery
-        tried = update(table).where(table.c.id.in_(delivery_ids)).values(tried_at=now)
+        tried = update(tables.delivery).where(_delivery.id.in_(delivery_ids)).values(tried_at=now)
         self._write(lambda connection: connection.execute(tried), fences)
 
     def record(self, updates: Sequence[DeliveryUpdate], *, fences: Fences | None = None) -> None:
         """Write updates of deliveries in one transaction, if the fences still hold. Errors: Fenced."""
         rows = list(map(_UPDATE.to_row, updates))
-        table = tables.delivery.c
-        tried_at = func.coalesce(bindparam("newly_tried_at", type_=Double), table.tried_at)
-        statement = update(tables.delivery).where(table.id == bindparam("updated_id")).values(tried_at=tried_at)
+        tried_at = func.coalesce(bindparam("newly_tried_at", type_=Double), _delivery.tried_at)
+        statement = update(tables.delivery).where(_delivery.id == bindparam("updated_id")).values(tried_at=tried_at)
         self._write(lambda connection: connection.execute(statement, rows), fences)
 
     def _write(self, statement: Callable[[Connection], object], fences: Fences | None) -> None:
@@ -178,8 +173,7 @@ class Outbox(Repository):
 
     def counts(self) -> dict[str, int]:
         """Return how many deliveries are in each state."""
-        table = tables.delivery.c
-        counted = self._rows(select(table.state, func.count()).group_by(table.state))
+        counted = self._rows(select(_delivery.state, func.count()).group_by(_delivery.state))
         found = {row[0]: row[1] for row in counted}
         return {state.value: found.get(state.value, 0) for state in DeliveryState}
 
@@ -221,10 +215,9 @@ class Deliveries(Reader):
         limit: int = 50,
     ) -> Page[ListedDelivery]:
         """Return deliveries, newest first. Errors: InvalidInput for an invalid cursor."""
-        table, of_run = tables.delivery, tables.run.c
-        found = select(table, of_run.project, of_run.name).join(tables.run).where(visible_runs(access))
-        wanted = {table.c.state: state and state.value, of_run.project: project, of_run.name: run}
-        return self._page(where_given(found, wanted), table.c.id, decode=_listed, after=after, limit=limit)
+        found = select(tables.delivery, _run.project, _run.name).join(tables.run).where(visible_runs(access))
+        wanted = {_delivery.state: state and state.value, _run.project: project, _run.name: run}
+        return self._page(where_given(found, wanted), _delivery.id, decode=_listed, after=after, limit=limit)
 
 
 def _listed(row: Any) -> ListedDelivery:

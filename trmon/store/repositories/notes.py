@@ -11,9 +11,9 @@ from trmon.domain.access import Access, AuditAction, AuditDocument
 from trmon.domain.errors import Conflict, NotFound
 from trmon.domain.identity import RunKey
 from trmon.domain.runs.run import MAX_NOTES, RunNote
-from trmon.store.repositories.audit import audit_run
-from trmon.store.rows.mapping import Page, RowMapping, read_page
-from trmon.store.rows.runs import has_name, read_run
+from trmon.store.repositories.audit import write_audit
+from trmon.store.rows.mapping import Page, RowMapping
+from trmon.store.rows.runs import read_run
 from trmon.store.schema import tables
 from trmon.store.writing.repository import Repository
 from trmon.store.writing.transaction import Transaction
@@ -28,9 +28,9 @@ class Notes(Repository):
         """Return the notes of a run, newest first. Errors: NotFound; InvalidInput for an invalid cursor."""
         table = tables.note.c
         with self._reader.connect() as connection:
-            run = read_run(connection, has_name(key), name=str(key), access=access)
-            found = select(tables.note).where(table.run_id == run.id)
-            return read_page(connection, found, table.id, decode=_NOTE.from_row, after=after, limit=limit)
+            run = read_run(connection, key, access=access)
+        found = select(tables.note).where(table.run_id == run.id)
+        return self._page(found, table.id, decode=_NOTE.from_row, after=after, limit=limit)
 
     def add(
         self, key: RunKey, *, access: Access, now: float, author: str, text: str, step: int | None
@@ -39,14 +39,14 @@ class Notes(Repository):
 
         def write(transaction: Transaction) -> RunNote:
             connection = transaction.connection
-            run = read_run(connection, has_name(key), name=str(key), access=access)
+            run = read_run(connection, key, access=access)
             count = select(func.count()).select_from(tables.note).where(tables.note.c.run_id == run.id)
             if connection.execute(count).scalar_one() >= MAX_NOTES:
                 raise Conflict(f"{key} has {MAX_NOTES} notes already; delete some")
             note = RunNote(id=0, run_id=run.id, step=step, author=author, text=text, at=now)
             inserted = insert(tables.note).returning(tables.note.c.id)
             note = replace(note, id=connection.execute(inserted, _NOTE.to_row(note)).scalar_one())
-            audit_run(connection, access, AuditAction.NOTE_CREATE, key, at=now, after=_document(note))
+            write_audit(connection, access, AuditAction.NOTE_CREATE, key, at=now, after=_document(note))
             return note
 
         return self._writer.submit(write, run=key)
@@ -56,13 +56,13 @@ class Notes(Repository):
 
         def write(transaction: Transaction) -> None:
             connection = transaction.connection
-            run = read_run(connection, has_name(key), name=str(key), access=access)
+            run = read_run(connection, key, access=access)
             named = (tables.note.c.id == note_id) & (tables.note.c.run_id == run.id)
             row = connection.execute(select(tables.note).where(named)).one_or_none()
             if row is None:
                 raise NotFound("note", str(note_id))
             connection.execute(delete(tables.note).where(named))
-            audit_run(connection, access, AuditAction.NOTE_DELETE, key, at=now, before=_document(_NOTE.from_row(row)))
+            write_audit(connection, access, AuditAction.NOTE_DELETE, key, at=now, before=_document(_NOTE.from_row(row)))
 
         return self._writer.submit(write, run=key)
 

@@ -12,12 +12,14 @@ from trmon.domain.adaptation.proposal import AdaptationSetting
 from trmon.domain.errors import Conflict
 from trmon.domain.policies import PolicyVersion, default_version, version_from_trainer
 from trmon.store.database.upsert import upsert
-from trmon.store.repositories.audit import audit_run
+from trmon.store.repositories.audit import write_audit
 from trmon.store.rows.mapping import Page, decode_cursor, page_of
 from trmon.store.rows.runs import POLICY_MAPPING, read_run, setting_from_document, visible_runs
 from trmon.store.schema import tables
 from trmon.store.writing.repository import Repository
 from trmon.store.writing.transaction import Transaction
+
+_version, _adaptation = tables.policy_version.c, tables.adaptation.c
 
 
 class Policies(Repository):
@@ -26,26 +28,26 @@ class Policies(Repository):
     def current(self, run_id: int, *, access: Access = EVERYTHING) -> PolicyVersion:
         """Return the newest version, the default one if none was set. Errors: NotFound for an unknown run."""
         with self._reader.connect() as connection:
-            run = read_run(connection, tables.run.c.id == run_id, name=str(run_id), access=access)
+            run = read_run(connection, run_id, access=access)
             return _current(connection, run_id, made_at=run.created_at)
 
     def history(self, run_id: int, *, access: Access = EVERYTHING) -> list[PolicyVersion]:
         """Return all versions that were set, oldest first."""
-        table = tables.policy_version
-        found = select(table).join(tables.run).where(table.c.run_id == run_id, visible_runs(access))
-        return list(map(POLICY_MAPPING.from_row, self._rows(found.order_by(table.c.id))))
+        found = select(tables.policy_version).join(tables.run).where(_version.run_id == run_id, visible_runs(access))
+        return list(map(POLICY_MAPPING.from_row, self._rows(found.order_by(_version.id))))
 
     def list(self, run_id: int, *, access: Access, after: str | None = None, limit: int = 50) -> Page[PolicyVersion]:
         """Return the policy versions of a run, newest first; the last one is the default of every new run.
 
         Errors: NotFound for an unknown run; InvalidInput for an invalid cursor.
         """
-        table = tables.policy_version.c
-        found = select(tables.policy_version).where(table.run_id == run_id).order_by(table.id.desc()).limit(limit + 1)
+        found = (
+            select(tables.policy_version).where(_version.run_id == run_id).order_by(_version.id.desc()).limit(limit + 1)
+        )
         if after is not None:
-            found = found.where(table.id < decode_cursor(after))
+            found = found.where(_version.id < decode_cursor(after))
         with self._reader.connect() as connection:
-            run = read_run(connection, tables.run.c.id == run_id, name=str(run_id), access=access)
+            run = read_run(connection, run_id, access=access)
             versions = [(row.id, POLICY_MAPPING.from_row(row)) for row in connection.execute(found)]
         if len(versions) <= limit:
             versions.append((0, default_version(now=run.created_at)))
@@ -68,30 +70,23 @@ class Policies(Repository):
         """
 
         def add(transaction: Transaction) -> None:
-            if replaces is not None:
-                _check_current(transaction.connection, run_id, replaces)
-            if access is not None:
-                _audit(transaction.connection, run_id, access, action, version=version)
-            write_policy(transaction.connection, run_id, version=version)
+            connection = transaction.connection
+            if replaces is not None or access is not None:
+                run = read_run(connection, run_id, access=access or EVERYTHING)
+                current = _current(connection, run_id, made_at=run.created_at)
+                if replaces is not None and replaces != current.policy.hash:
+                    raise Conflict(
+                        f"the policy of {run.key} is {current.policy.name} ({current.policy.hash[:8]}) by "
+                        f"{current.author} by now, not the one that this change was made from ({replaces[:8]}); "
+                        "read it again"
+                    )
+                if access is not None:
+                    before, after = _document(current), _document(version)
+                    write_audit(connection, access, action, run.key, at=version.created_at, before=before, after=after)
+            write_policy(connection, run_id, version=version)
             transaction.mark_edited(run_id)
 
         return self._writer.submit(add, run=run_id)
-
-
-def _check_current(connection: Connection, run_id: int, wanted: str) -> None:
-    run = read_run(connection, tables.run.c.id == run_id, name=str(run_id), access=EVERYTHING)
-    current = _current(connection, run_id, made_at=run.created_at)
-    if current.policy.hash != wanted:
-        raise Conflict(
-            f"the policy of {run.key} is {current.policy.name} ({current.policy.hash[:8]}) by {current.author} by now, "
-            f"not the one that this change was made from ({wanted[:8]}); read it again"
-        )
-
-
-def _audit(connection: Connection, run_id: int, access: Access, action: AuditAction, *, version: PolicyVersion) -> None:
-    run = read_run(connection, tables.run.c.id == run_id, name=str(run_id), access=access)
-    before = _document(_current(connection, run_id, made_at=run.created_at))
-    audit_run(connection, access, action, run.key, at=version.created_at, before=before, after=_document(version))
 
 
 def _document(version: PolicyVersion) -> AuditDocument:
@@ -100,8 +95,7 @@ def _document(version: PolicyVersion) -> AuditDocument:
 
 def _current(connection: Connection, run_id: int, *, made_at: float) -> PolicyVersion:
     """Return the newest version of a run that was made at a time; the default one if none was set."""
-    table = tables.policy_version.c
-    found = select(tables.policy_version).where(table.run_id == run_id).order_by(table.id.desc()).limit(1)
+    found = select(tables.policy_version).where(_version.run_id == run_id).order_by(_version.id.desc()).limit(1)
     row = connection.execute(found).one_or_none()
     return default_version(now=made_at) if row is None else POLICY_MAPPING.from_row(row)
 
@@ -126,8 +120,7 @@ class Adaptations(Repository):
 
     def get(self, run_id: int, *, access: Access = EVERYTHING) -> AdaptationSetting:
         """Return the setting of a run; off if none was set."""
-        table = tables.adaptation
-        found = select(table.c.setting).join(tables.run).where(table.c.run_id == run_id, visible_runs(access))
+        found = select(_adaptation.setting).join(tables.run).where(_adaptation.run_id == run_id, visible_runs(access))
         return next(map(setting_from_document, self._values(found)), AdaptationSetting())
 
     def put(self, run_id: int, setting: AdaptationSetting, *, access: Access, now: float) -> Future[None]:
@@ -137,10 +130,10 @@ class Adaptations(Repository):
 
         def write(transaction: Transaction) -> None:
             connection = transaction.connection
-            run = read_run(connection, tables.run.c.id == run_id, name=str(run_id), access=access)
-            before = connection.scalar(select(tables.adaptation.c.setting).where(tables.adaptation.c.run_id == run_id))
+            run = read_run(connection, run_id, access=access)
+            before = connection.scalar(select(_adaptation.setting).where(_adaptation.run_id == run_id))
             action = AuditAction.ADAPTATION_CHANGE
-            audit_run(connection, access, action, run.key, at=now, before=before, after=document)
+            write_audit(connection, access, action, run.key, at=now, before=before, after=document)
             upsert(connection, tables.adaptation, key=("run_id",), rows=[row])
             transaction.mark_edited(run_id)
 

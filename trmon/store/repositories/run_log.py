@@ -14,7 +14,7 @@ import msgspec
 from sqlalchemy import Engine, exists, func, or_, select
 
 from trmon.domain.access import EVERYTHING
-from trmon.domain.alerts.alert import Alert, AlertState
+from trmon.domain.alerts.alert import Alert
 from trmon.domain.batches.batch import BatchRow
 from trmon.domain.errors import Fenced
 from trmon.domain.identity import BatchKey
@@ -29,6 +29,7 @@ from trmon.store.repositories.attempt_places import AttemptPlaces, MovedAttempts
 from trmon.store.repositories.leases import check_fences
 from trmon.store.repositories.policies import Adaptations, Policies, write_policy
 from trmon.store.repositories.reports import Reports
+from trmon.store.repositories.run_snapshots import OPEN_STATES, UNREAD, UNREAD_NOTICES
 from trmon.store.repositories.runs import Runs
 from trmon.store.rows.alerts import (
     ALERT_MAPPING,
@@ -104,7 +105,6 @@ def _state_row(update: RunUpdate) -> dict[str, Any]:
 
 _ENDED_STATES = [state.value for state in RunState if state.ended]
 _LAUNCH = RowMapping(ActiveLaunch)
-_OPEN_STATES = [AlertState.PENDING.value, AlertState.FIRING.value]
 
 
 class RunLog(Repository):
@@ -136,11 +136,7 @@ class RunLog(Repository):
 
     def unfinished_runs(self, slots: Collection[int] | None = None) -> list[Run]:
         """Return the runs, of some slots or all, that have not ended or have messages after their frontier."""
-        state, run, report, notice = tables.run_state.c, tables.run.c, tables.report.c, tables.notice.c
-        has_unread = or_(
-            exists().where(report.run_id == run.id, report.id > func.coalesce(state.report_id, 0)),
-            exists().where(notice.run_id == run.id, notice.id > func.coalesce(state.notice_id, 0)),
-        )
+        run, has_unread = tables.run.c, or_(exists().where(UNREAD), exists().where(UNREAD_NOTICES))
         found = (
             select_runs(EVERYTHING).outerjoin(tables.run_state).where(or_(run.state.not_in(_ENDED_STATES), has_unread))
         )
@@ -197,7 +193,7 @@ class RunLog(Repository):
     def open_alerts(self, run_id: int) -> list[Alert]:
         """Return the run's pending and firing alerts."""
         table = tables.alert.c
-        found = select(tables.alert).where(table.run_id == run_id, table.state.in_(_OPEN_STATES))
+        found = select(tables.alert).where(table.run_id == run_id, table.state.in_(OPEN_STATES))
         return list(map(ALERT_MAPPING.from_row, self._rows(found.order_by(table.id))))
 
     def last_seen(self, run_id: int) -> float | None:

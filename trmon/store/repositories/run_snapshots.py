@@ -25,8 +25,8 @@ _RUN, _STATE, _REPORT, _NOTICE = tables.run.c, tables.run_state.c, tables.report
 _OLDEST, _NEWEST, _LATER = (tables.report.alias(name) for name in ("oldest", "newest", "later"))
 _OLDEST_NOTICE = tables.notice.alias("oldest_notice")
 UNREAD = (_REPORT.run_id == _RUN.id) & (_REPORT.id > func.coalesce(_STATE.report_id, 0))
-"""The reports of a run that a restart of its judging would read."""
-_UNREAD_NOTICE = (_NOTICE.run_id == _RUN.id) & (_NOTICE.id > func.coalesce(_STATE.notice_id, 0))
+"""The reports of a run that a restart of its judging would read; `UNREAD_NOTICES` are its notices."""
+UNREAD_NOTICES = (_NOTICE.run_id == _RUN.id) & (_NOTICE.id > func.coalesce(_STATE.notice_id, 0))
 
 
 def first_of_run(column: Any, where: ColumnElement[bool], order: Any) -> Any:
@@ -57,10 +57,10 @@ _WAITING_REPORTS = (
 )
 _WAITING_NOTICES = select(_RUN.id, null().label("step"), _OLDEST_NOTICE.c.received_at.label("since")).select_from(
     tables.run.outerjoin(tables.run_state).join(
-        _OLDEST_NOTICE, _OLDEST_NOTICE.c.id == first_of_run(_NOTICE.id, _UNREAD_NOTICE, _NOTICE.id)
+        _OLDEST_NOTICE, _OLDEST_NOTICE.c.id == first_of_run(_NOTICE.id, UNREAD_NOTICES, _NOTICE.id)
     )
 )
-_OPEN = [AlertState.PENDING.value, AlertState.FIRING.value]
+OPEN_STATES = [AlertState.PENDING.value, AlertState.FIRING.value]
 PAGE = 200
 
 
@@ -79,7 +79,7 @@ class RunSnapshots(Reader):
 
     def existing(self, run_ids: Collection[int]) -> set[int]:
         """Return which of those runs exist."""
-        return set(self._values(select(tables.run.c.id).where(tables.run.c.id.in_(run_ids))))
+        return set(self._values(select(_RUN.id).where(_RUN.id.in_(run_ids))))
 
     def judgements(self, run_ids: Collection[int]) -> dict[int, Judgement]:
         """Return the newest judgement of each run that has a judged step, by run id."""
@@ -118,7 +118,7 @@ class RunSnapshots(Reader):
         rows = self._gauge_rows(connection, outlooks)
         policies, alerts = _policies(connection, ids), _alerts(connection, ids)
         modes = _modes(connection, ids)
-        runs = read_runs(connection, select_runs(EVERYTHING).where(tables.run.c.id.in_(ids)))
+        runs = read_runs(connection, select_runs(EVERYTHING).where(_RUN.id.in_(ids)))
         return [
             RunView.of(
                 outlooks.get(run.id, {}),
@@ -146,8 +146,7 @@ class RunSnapshots(Reader):
 
 
 def _outlooks(connection: Connection, ids: Sequence[int]) -> dict[int, dict[str, Any]]:
-    table = tables.run_state.c
-    found = select(table.run_id, table.outlook).where(table.run_id.in_(ids), table.outlook.is_not(None))
+    found = select(_STATE.run_id, _STATE.outlook).where(_STATE.run_id.in_(ids), _STATE.outlook.is_not(None))
     return {row.run_id: row.outlook for row in connection.execute(found)}
 
 
@@ -160,7 +159,7 @@ def _policies(connection: Connection, ids: Sequence[int]) -> dict[int, PolicyVer
 
 def _alerts(connection: Connection, ids: Sequence[int]) -> dict[int, tuple[Alert, ...]]:
     table = tables.alert.c
-    found = select(tables.alert).where(table.run_id.in_(ids), table.state.in_(_OPEN)).order_by(table.id)
+    found = select(tables.alert).where(table.run_id.in_(ids), table.state.in_(OPEN_STATES)).order_by(table.id)
     by_run: dict[int, tuple[Alert, ...]] = {}
     for row in connection.execute(found):
         by_run[row.run_id] = (*by_run.get(row.run_id, ()), ALERT_MAPPING.from_row(row))

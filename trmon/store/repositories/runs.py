@@ -20,12 +20,11 @@ from trmon.domain.identity import RunKey
 from trmon.domain.runs.run import Attempt, Run, RunState
 from trmon.store.lake.deletions import ask_for_deletion
 from trmon.store.registry import RunRegistry
-from trmon.store.repositories.audit import audit_run
+from trmon.store.repositories.audit import write_audit
 from trmon.store.rows.alerts import ALERT_MAPPING, decode_deliveries, write_deliveries
 from trmon.store.rows.mapping import Page, decode_cursor, page_of, where_given
 from trmon.store.rows.runs import (
     ATTEMPT_MAPPING,
-    has_name,
     read_run,
     read_runs,
     select_runs,
@@ -45,6 +44,7 @@ IN_FLIGHT_SECONDS = 15.0
 
 MOST_COMPARED = 2000
 """The newest runs among which a name that does not exist is looked for."""
+_run, _attempt, _alert, _delivery = tables.run.c, tables.attempt.c, tables.alert.c, tables.delivery.c
 
 
 def notify_of_deletion(transaction: Transaction, run_id: int, *, now: float) -> None:
@@ -52,12 +52,13 @@ def notify_of_deletion(transaction: Transaction, run_id: int, *, now: float) -> 
 
     Waiting resolve notices stay in the outbox without their run; firing alerts get a new one.
     """
-    table, deliveries = tables.delivery, _alert_deliveries(transaction, run_id)
+    deliveries = _alert_deliveries(transaction, run_id)
     notified = _notified(deliveries)
     notices = [one for one in deliveries if _is_resolve_notice(one) and _subject(one) in notified]
     waiting = [one for one in notices if one.state in (DeliveryState.DUE, DeliveryState.HELD)]
     stays = {"run_id": None, "state": DeliveryState.DUE.value}
-    transaction.connection.execute(update(table).where(table.c.id.in_([one.id for one in waiting])).values(**stays))
+    kept = update(tables.delivery).where(_delivery.id.in_([one.id for one in waiting]))
+    transaction.connection.execute(kept.values(**stays))
     transaction.receivers.update(one.receiver for one in waiting)
     _resolve(transaction, _open(deliveries), reason=TransitionReason.DELETED, now=now)
 
@@ -67,18 +68,19 @@ def notify_of_rename(transaction: Transaction, run_id: int, *, name: str, now: f
 
     Receivers identify alerts by the run's name, so without the resolve notice the old incident would stay open.
     """
-    table, notified = tables.delivery, _open(_alert_deliveries(transaction, run_id))
+    notified = _open(_alert_deliveries(transaction, run_id))
     _resolve(transaction, notified, reason=TransitionReason.RENAMED, now=now)
     for one in notified:
         run = structs.replace(one.notification.run, run=name)
         notification = structs.replace(one.notification, run=run)
         again = {"body": notification, "state": DeliveryState.STANDING.value, "due_at": now}
-        transaction.connection.execute(update(table).where(table.c.id == one.id).values(**again))
+        transaction.connection.execute(update(tables.delivery).where(_delivery.id == one.id).values(**again))
 
 
 def _alert_deliveries(transaction: Transaction, run_id: int) -> list[Delivery]:
-    table = tables.delivery
-    found = select(table).where(table.c.run_id == run_id, table.c.episode.is_not(None)).order_by(table.c.id)
+    found = (
+        select(tables.delivery).where(_delivery.run_id == run_id, _delivery.episode.is_not(None)).order_by(_delivery.id)
+    )
     deliveries, _ = decode_deliveries(transaction.connection.execute(found))
     return deliveries
 
@@ -130,34 +132,31 @@ class Runs(Repository):
         """Return a run. Errors: NotFound, with the nearest names of the newest runs that the caller may see."""
         with self._reader.connect() as connection:
             try:
-                return _get(connection, key, access)
+                return read_run(connection, key, access=access)
             except NotFound:
                 raise NotFound("run", str(key), nearest=_nearest(connection, key, access)) from None
 
     def by_id(self, run_id: int) -> Run:
         """Return a run. Errors: NotFound."""
         with self._reader.connect() as connection:
-            return read_run(connection, tables.run.c.id == run_id, name=str(run_id))
+            return read_run(connection, run_id)
 
     def named(self, keys: Collection[RunKey], *, access: Access) -> list[Run]:
         """Return runs by their names, newest first; those that are not found are left out."""
-        table = tables.run.c
         names = [(key.project, key.run) for key in keys]
-        statement = select_runs(access).where(tuple_(table.project, table.name).in_(names))
+        statement = select_runs(access).where(tuple_(_run.project, _run.name).in_(names))
         with self._reader.connect() as connection:
-            return read_runs(connection, statement.order_by(table.id.desc()))
+            return read_runs(connection, statement.order_by(_run.id.desc()))
 
     def attempts(self, run_id: int) -> list[Attempt]:
         """Return a run's attempts, oldest first."""
-        table = tables.attempt
-        found = select(table).where(table.c.run_id == run_id).order_by(table.c.ordinal)
+        found = select(tables.attempt).where(_attempt.run_id == run_id).order_by(_attempt.ordinal)
         return list(map(ATTEMPT_MAPPING.from_row, self._rows(found)))
 
     def list_attempts(self, run_id: int, *, access: Access, after: str | None = None, limit: int = 50) -> Page[Attempt]:
         """Return a run's attempts, newest first. Errors: InvalidInput for an invalid cursor."""
-        table = tables.attempt
-        found = select(table).join(tables.run).where(table.c.run_id == run_id, visible_runs(access))
-        return self._page(found, table.c.ordinal, decode=ATTEMPT_MAPPING.from_row, after=after, limit=limit)
+        found = select(tables.attempt).join(tables.run).where(_attempt.run_id == run_id, visible_runs(access))
+        return self._page(found, _attempt.ordinal, decode=ATTEMPT_MAPPING.from_row, after=after, limit=limit)
 
     def list(
         self,
@@ -176,18 +175,17 @@ class Runs(Repository):
 
         Args: search: words that each must have in the names of its project, run or owner.
         """
-        table = tables.run.c
-        wanted = {table.project: project, table.state: state and state.value, table.owner: owner}
-        statement = where_given(select_runs(access).where(table.archived == archived), wanted)
-        names = func.lower(table.project + "/" + table.name + " " + func.coalesce(table.owner, ""))
+        wanted = {_run.project: project, _run.state: state and state.value, _run.owner: owner}
+        statement = where_given(select_runs(access).where(_run.archived == archived), wanted)
+        names = func.lower(_run.project + "/" + _run.name + " " + func.coalesce(_run.owner, ""))
         statement = statement.where(*(names.contains(word, autoescape=True) for word in search.lower().split()))
         if tag is not None:
             tags = tables.run_tag.c
-            statement = statement.where(exists().where(tags.run_id == table.id, tags.tag == tag))
+            statement = statement.where(exists().where(tags.run_id == _run.id, tags.tag == tag))
         if after is not None:
-            statement = statement.where(table.id < decode_cursor(after))
+            statement = statement.where(_run.id < decode_cursor(after))
         with self._reader.connect() as connection:
-            runs = read_runs(connection, statement.order_by(table.id.desc()).limit(limit + 1))
+            runs = read_runs(connection, statement.order_by(_run.id.desc()).limit(limit + 1))
         return page_of(runs, limit=limit, key=lambda run: run.id)
 
     def update(
@@ -217,22 +215,23 @@ class Runs(Repository):
         values = {column: value for column, value in given.items() if value is not None}
 
         def change(transaction: Transaction) -> Run:
-            first = before = _get(transaction.connection, key, access)
+            first = before = read_run(transaction.connection, key, access=access)
             if renamed != key:
                 before = self._rename(transaction, before, renamed, now=now)
             update_runs(transaction.connection, {before.id: values})
             changed_tags = _changed_tags(before.tags if tags is None else tags, add=add_tags, remove=remove_tags)
             write_tags(transaction.connection, before.id, tags=changed_tags)
             transaction.mark_edited(before.id)
-            changed = _get(transaction.connection, renamed, access)
+            changed = read_run(transaction.connection, renamed, access=access)
             if owner_change is not None and changed.owner != before.owner:
-                table = tables.alert.c
-                firing = select(tables.alert).where(table.run_id == changed.id, table.state == AlertState.FIRING.value)
-                alerts = list(map(ALERT_MAPPING.from_row, transaction.connection.execute(firing.order_by(table.id))))
+                firing = select(tables.alert).where(
+                    _alert.run_id == changed.id, _alert.state == AlertState.FIRING.value
+                )
+                alerts = list(map(ALERT_MAPPING.from_row, transaction.connection.execute(firing.order_by(_alert.id))))
                 deliveries = owner_change.deliveries(alerts, before=before, after=changed)
                 write_deliveries(transaction.connection, deliveries)
                 transaction.receivers.update(delivery.receiver for delivery in deliveries)
-            audit_run(
+            write_audit(
                 transaction.connection,
                 access,
                 AuditAction.RUN_CHANGE,
@@ -271,7 +270,7 @@ class Runs(Repository):
         def delete_run(transaction: Transaction) -> None:
             if is_audited:
                 before = _document(run)
-                audit_run(transaction.connection, access, AuditAction.RUN_DELETE, run.key, at=now, before=before)
+                write_audit(transaction.connection, access, AuditAction.RUN_DELETE, run.key, at=now, before=before)
             # Again: an attempt may have begun to move meanwhile.
             ask_for_deletion(transaction.connection, run, now=now)
             self._delete_run(transaction, run.id, now=now)
@@ -280,7 +279,7 @@ class Runs(Repository):
 
     def _delete_run(self, transaction: Transaction, run_id: int, *, now: float) -> None:
         notify_of_deletion(transaction, run_id, now=now)
-        transaction.connection.execute(delete(tables.run).where(tables.run.c.id == run_id))
+        transaction.connection.execute(delete(tables.run).where(_run.id == run_id))
         transaction.discard_events(run_id)
         transaction.edited.add(run_id)
         self._registry.forget()
@@ -300,16 +299,9 @@ def _document(run: Run) -> AuditDocument:
     return {"name": run.key.run, "owner": run.owner, "tags": sorted(run.tags), "archived": run.archived}
 
 
-def _get(connection: Connection, key: RunKey, access: Access) -> Run:
-    return read_run(connection, has_name(key), name=str(key), access=access)
-
-
 def _nearest(connection: Connection, key: RunKey, access: Access) -> list[str]:
     """Return the runs whose names are most similar to that of a run, two at most, those of its project first."""
-    table = tables.run.c
-    newest = (
-        select(table.project, table.name).where(visible_runs(access)).order_by(table.id.desc()).limit(MOST_COMPARED)
-    )
+    newest = select(_run.project, _run.name).where(visible_runs(access)).order_by(_run.id.desc()).limit(MOST_COMPARED)
     rows = connection.execute(newest).all()
     near = nearest_names(key.run, {row.name for row in rows})
     found = sorted(

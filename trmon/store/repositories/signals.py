@@ -116,6 +116,8 @@ def gauge_rows(axes: Any) -> Any:
     return chosen
 
 
+_batch, _attempt, _notice = tables.batch.c, tables.attempt.c, tables.notice.c
+_chunk, _axes = tables.signal_chunk.c, tables.chunk_axes.c
 NAMED_BATCHES = 256
 """The signals of a run are those of this many of its newest batches."""
 
@@ -130,12 +132,11 @@ class Signals(Reader):
 
     def names(self, run_id: int, *, access: Access) -> list[str]:
         """Return the names of the signals and scalars in a run's newest batches, sorted."""
-        table = tables.batch.c
         with self._reader.connect() as connection:
             moved = self._places.of_run(connection, run_id, access=access)
-            newest = select(table.ordinal, table.signal_names, table.scalar_names).join(tables.run)
-            newest = newest.where(table.run_id == run_id, visible_runs(access), *moved.left_out(table.attempt_id))
-            rows = connection.execute(newest.order_by(table.ordinal.desc()).limit(NAMED_BATCHES)).all()
+            newest = select(_batch.ordinal, _batch.signal_names, _batch.scalar_names).join(tables.run)
+            newest = newest.where(_batch.run_id == run_id, visible_runs(access), *moved.left_out(_batch.attempt_id))
+            rows = connection.execute(newest.order_by(_batch.ordinal.desc()).limit(NAMED_BATCHES)).all()
             name_sets = self._names.read(connection, {id_ for row in rows for id_ in row[1:]})
         named = [(row.ordinal, (*name_sets[row.signal_names], *name_sets[row.scalar_names])) for row in rows]
         if moved:
@@ -146,14 +147,13 @@ class Signals(Reader):
 
     def recorded_names(self, run_id: int, names: Collection[str] | None = None, *, access: Access) -> set[str]:
         """Return those of the given names that the run's history has, however old; without names, all of it."""
-        table = tables.signal_chunk.c
-        attempts = select(tables.attempt.c.id).join(tables.run).where(tables.run.c.id == run_id, visible_runs(access))
-        recorded = select(table.name).where(table.attempt_id.in_(attempts)).distinct()
+        attempts = select(_attempt.id).join(tables.run).where(tables.run.c.id == run_id, visible_runs(access))
+        recorded = select(_chunk.name).where(_chunk.attempt_id.in_(attempts)).distinct()
         if names is not None:
-            recorded = recorded.where(table.name.in_(names))
+            recorded = recorded.where(_chunk.name.in_(names))
         with self._reader.connect() as connection:
             moved = self._places.of_run(connection, run_id, access=access)
-            found = set(connection.scalars(recorded.where(*moved.left_out(table.attempt_id))))
+            found = set(connection.scalars(recorded.where(*moved.left_out(_chunk.attempt_id))))
         return found | moved.history.recorded_names(moved.ids, names) if moved else found
 
     def series(
@@ -194,15 +194,14 @@ class Signals(Reader):
 
     def launches(self, run_id: int, *, access: Access, attempt_id: int | None = None) -> list[float]:
         """Return when each launch of a run's trainer started, as far as its notices are stored, in order."""
-        table = tables.notice.c
-        is_start = (table.run_id == run_id) & (table.kind == "start") & (table.rank == 0)
+        is_start = (_notice.run_id == run_id) & (_notice.kind == "start") & (_notice.rank == 0)
         found = (
-            select(func.min(table.received_at))
+            select(func.min(_notice.received_at))
             .join_from(tables.notice, tables.run)
             .where(is_start, visible_runs(access))
         )
-        found = found if attempt_id is None else found.where(table.attempt_id == attempt_id)
-        return sorted(self._values(found.group_by(table.attempt_id, table.launch)))
+        found = found if attempt_id is None else found.where(_notice.attempt_id == attempt_id)
+        return sorted(self._values(found.group_by(_notice.attempt_id, _notice.launch)))
 
     def newest_steps(self, run_id: int, *, access: Access, limit: int) -> list[int]:
         """Return the newest steps of the run's history, newest first; the history is one line as in `series`."""
@@ -217,14 +216,13 @@ class Signals(Reader):
         return found
 
     def _attempts(self, run_id: int, attempt_id: int | None, access: Access) -> list[int]:
-        table = tables.attempt
-        found = select(table.c.id).join(tables.run).where(table.c.run_id == run_id, visible_runs(access))
+        found = select(_attempt.id).join(tables.run).where(_attempt.run_id == run_id, visible_runs(access))
         if attempt_id is not None:
-            found = found.where(table.c.id == attempt_id)
+            found = found.where(_attempt.id == attempt_id)
         else:
-            reason = table.c.fork_reason
+            reason = _attempt.fork_reason
             found = found.where(or_(reason.is_(None), reason != Resolution.TWO_TRAINERS.value))
-        return list(self._values(found.order_by(table.c.ordinal)))
+        return list(self._values(found.order_by(_attempt.ordinal)))
 
     def _read_attempt(self, attempt_id: int, *, names: Sequence[str], steps: StepRange) -> BatchSeries:
         return self._places.read(
@@ -246,19 +244,19 @@ class Signals(Reader):
 
 
 def _chunks(connection: Connection, attempt_id: int, *, names: Sequence[str], steps: StepRange) -> StoredChunks:
-    table = tables.chunk_axes.c
-    found = select(table.first_ordinal, table.axes).where(
-        table.attempt_id == attempt_id, table.first_step <= steps.last_step, table.last_step >= steps.first_step
+    found = select(_axes.first_ordinal, _axes.axes).where(
+        _axes.attempt_id == attempt_id, _axes.first_step <= steps.last_step, _axes.last_step >= steps.first_step
     )
-    axes = {row[0]: row[1] for row in connection.execute(found.order_by(table.first_ordinal))}
+    axes = {row[0]: row[1] for row in connection.execute(found.order_by(_axes.first_ordinal))}
     return axes, _values(connection, attempt_id, names, axes) if axes and names else ()
 
 
 def _values(
     connection: Connection, attempt_id: int, names: Sequence[str], ordinals: Collection[int]
 ) -> Iterable[tuple[str, int, bytes]]:
-    table = tables.signal_chunk.c
-    found = select(table.name, table.first_ordinal, table.data).where(
-        table.attempt_id == attempt_id, table.name.in_(names), table.first_ordinal.between(min(ordinals), max(ordinals))
+    found = select(_chunk.name, _chunk.first_ordinal, _chunk.data).where(
+        _chunk.attempt_id == attempt_id,
+        _chunk.name.in_(names),
+        _chunk.first_ordinal.between(min(ordinals), max(ordinals)),
     )
     return connection.execute(found)

@@ -19,6 +19,7 @@ from trmon.store.schema import tables
 from trmon.store.writing.repository import Repository
 from trmon.store.writing.transaction import Transaction
 
+_silence, _delivery = tables.silence.c, tables.delivery.c
 _SILENCE = RowMapping(
     Silence,
     codecs={
@@ -38,14 +39,14 @@ class Silences(Repository):
         row = _SILENCE.to_row(silence)
 
         def add(transaction: Transaction) -> Silence:
-            inserted = insert(tables.silence).returning(tables.silence.c.id)
+            inserted = insert(tables.silence).returning(_silence.id)
             added = replace(silence, id=transaction.connection.execute(inserted, row).scalar_one())
             write_audit(
                 transaction.connection,
                 access,
                 AuditAction.SILENCE_CREATE,
+                str(added.id),
                 at=now,
-                target=str(added.id),
                 project=silence.project,
                 after=row,
             )
@@ -57,11 +58,10 @@ class Silences(Repository):
         self, *, access: Access, ending_after: float | None = None, after: str | None = None, limit: int = 50
     ) -> Page[Silence]:
         """Return silences, newest first. Errors: InvalidInput for an invalid cursor."""
-        table = tables.silence.c
         found = select(tables.silence).where(_visible(access))
         if ending_after is not None:
-            found = found.where(table.ends_at > ending_after)
-        return self._page(found, table.id, decode=_SILENCE.from_row, after=after, limit=limit)
+            found = found.where(_silence.ends_at > ending_after)
+        return self._page(found, _silence.id, decode=_SILENCE.from_row, after=after, limit=limit)
 
     def active(self, *, now: float) -> tuple[Silence, ...]:
         """Return the silences of all projects that mute alerts now, oldest first."""
@@ -72,8 +72,7 @@ class Silences(Repository):
 
         Errors, from the future: NotFound.
         """
-        table, delivery = tables.silence.c, tables.delivery.c
-        named = (table.id == silence_id) & _visible(access)
+        named = (_silence.id == silence_id) & _visible(access)
 
         def end(transaction: Transaction) -> None:
             row = transaction.connection.execute(select(tables.silence).where(named)).one_or_none()
@@ -83,14 +82,16 @@ class Silences(Repository):
                 transaction.connection,
                 access,
                 AuditAction.SILENCE_END,
+                str(silence_id),
                 at=now,
-                target=str(silence_id),
                 project=row.project,
                 before={"ends_at": row.ends_at},
                 after={"ends_at": min(row.ends_at, now)},
             )
-            transaction.connection.execute(update(tables.silence).where(named, table.ends_at > now).values(ends_at=now))
-            held = (delivery.state == DeliveryState.HELD.value) & (delivery.due_at > now)
+            transaction.connection.execute(
+                update(tables.silence).where(named, _silence.ends_at > now).values(ends_at=now)
+            )
+            held = (_delivery.state == DeliveryState.HELD.value) & (_delivery.due_at > now)
             transaction.connection.execute(update(tables.delivery).where(held).values(due_at=now))
 
         return self._writer.submit(end)
@@ -98,22 +99,18 @@ class Silences(Repository):
 
 def read_silences(connection: Connection, *, project: str, now: float) -> tuple[Silence, ...]:
     """Return the active silences for alerts of a project."""
-    table = tables.silence.c
-    found = _active(now).where(or_(table.project == project, table.project.is_(None)))
+    found = _active(now).where(or_(_silence.project == project, _silence.project.is_(None)))
     return tuple(map(_SILENCE.from_row, connection.execute(found)))
 
 
 def read_recent_silences(connection: Connection, *, since: float) -> tuple[Silence, ...]:
     """Return the silences of all projects that ended after a time, or have not ended."""
-    return tuple(
-        map(_SILENCE.from_row, connection.execute(select(tables.silence).where(tables.silence.c.ends_at > since)))
-    )
+    return tuple(map(_SILENCE.from_row, connection.execute(select(tables.silence).where(_silence.ends_at > since))))
 
 
 def _active(now: float) -> Select[Any]:
-    table = tables.silence.c
-    return select(tables.silence).where(table.starts_at <= now, table.ends_at > now).order_by(table.id)
+    return select(tables.silence).where(_silence.starts_at <= now, _silence.ends_at > now).order_by(_silence.id)
 
 
 def _visible(access: Access) -> ColumnElement[bool]:
-    return true() if access.project is None else tables.silence.c.project == access.project
+    return true() if access.project is None else _silence.project == access.project

@@ -21,6 +21,7 @@ from trmon.store.writing.transaction import Transaction
 USE_SECONDS = 60.0
 """How often the last use of a token is written."""
 
+_token = tables.token.c
 _SCOPES = Codec(
     encode=lambda scopes: sorted(scope.value for scope in scopes),
     decode=lambda stored: frozenset(Scope(scope) for scope in stored),
@@ -61,14 +62,13 @@ class Tokens(Repository):
 
     def by_digest(self, digest: str) -> Token | None:
         """Return the token of a digest, expired or not; None if it is unknown or revoked."""
-        found = _select_tokens().where(tables.token.c.digest == digest)
+        found = _select_tokens().where(_token.digest == digest)
         return next(map(_TOKEN.from_row, self._rows(found)), None)
 
     def list(self, *, access: Access) -> tuple[Token, ...]:
         """Return the tokens by name, including expired and replaced ones, without revoked ones."""
-        table = tables.token.c
-        found = where_given(_select_tokens(), {table.project: access.project})
-        return tuple(map(_TOKEN.from_row, self._rows(found.order_by(table.name, table.id))))
+        found = where_given(_select_tokens(), {_token.project: access.project})
+        return tuple(map(_TOKEN.from_row, self._rows(found.order_by(_token.name, _token.id))))
 
     def revoke(
         self, name: str, *, access: Access, now: float, project: str | None = None, force: bool = False
@@ -87,7 +87,7 @@ class Tokens(Repository):
                     f"{name!r} is the last admin token: create another one first, or run "
                     f"`trmon token revoke {name} --force` where the service's database is"
                 )
-            same = (tables.token.c.name == name) & (tables.token.c.project.is_not_distinct_from(token.project))
+            same = (_token.name == name) & (_token.project.is_not_distinct_from(token.project))
             connection.execute(update(tables.token).where(same).values(revoked_at=now))
             _audit(transaction, access, AuditAction.TOKEN_REVOKE, at=now, before=token)
 
@@ -119,7 +119,7 @@ class Tokens(Repository):
                 end_at = min(end_at, old.expires_at)
             replaced = replace(old, replaced_at=now, expires_at=end_at)
             changed = {**_TOKEN.to_row(replaced), "revoked_at": None if overlap_seconds else now}
-            connection.execute(update(tables.token).where(tables.token.c.id == old.id).values(changed))
+            connection.execute(update(tables.token).where(_token.id == old.id).values(changed))
             new = {"digest": digest, "created_at": now, "expires_at": expires_at, "last_used_at": None}
             token = _insert(connection, {**_TOKEN.to_row(old), **new})
             _audit(transaction, access, AuditAction.TOKEN_ROTATE, at=now, before=replaced, after=token)
@@ -131,9 +131,8 @@ class Tokens(Repository):
         """Queue the write of a token's last use, at most once a minute; skip it while the writer is overloaded."""
         if token.last_used_at is not None and now - token.last_used_at < USE_SECONDS:
             return
-        table = tables.token.c
-        is_stale = or_(table.last_used_at.is_(None), table.last_used_at <= now - USE_SECONDS)
-        used = update(tables.token).where(table.id == token.id, is_stale).values(last_used_at=now)
+        is_stale = or_(_token.last_used_at.is_(None), _token.last_used_at <= now - USE_SECONDS)
+        used = update(tables.token).where(_token.id == token.id, is_stale).values(last_used_at=now)
         try:
             self._writer.submit(lambda transaction: transaction.connection.execute(used))
         except (Overloaded, NotReady):
@@ -141,7 +140,7 @@ class Tokens(Repository):
 
     def ever_created(self) -> bool:
         """Whether a token was ever created, even if all are expired or revoked."""
-        return bool(self._rows(select(tables.token.c.id).limit(1)))
+        return bool(self._rows(select(_token.id).limit(1)))
 
     def has_admin(self, *, now: float) -> bool:
         """Whether a valid admin token of all projects exists."""
@@ -164,8 +163,8 @@ def _audit(
         transaction.connection,
         access,
         action,
+        token.name,
         at=at,
-        target=token.name,
         project=token.project,
         before=_document(before),
         after=_document(after),
@@ -179,7 +178,7 @@ def _document(token: Token | None) -> AuditDocument | None:
 
 
 def _select_tokens() -> Select[Any]:
-    return select(tables.token).where(tables.token.c.revoked_at.is_(None))
+    return select(tables.token).where(_token.revoked_at.is_(None))
 
 
 def _insert(connection: Connection, row: dict[str, Any]) -> Token:
@@ -192,9 +191,8 @@ def _insert(connection: Connection, row: dict[str, Any]) -> Token:
 
 def _find(connection: Connection, name: str, *, access: Access, project: str | None) -> Token:
     """Return the current token of a name. Errors: NotFound; Conflict if several projects have one."""
-    table = tables.token.c
-    found = _select_tokens().where(table.name == name, table.replaced_at.is_(None))
-    found = where_given(where_given(found, {table.project: access.project}), {table.project: project})
+    found = _select_tokens().where(_token.name == name, _token.replaced_at.is_(None))
+    found = where_given(where_given(found, {_token.project: access.project}), {_token.project: project})
     named = [_TOKEN.from_row(row) for row in connection.execute(found.with_for_update())]
     match [token for token in named if token.project is None] or named:
         case []:
@@ -211,8 +209,7 @@ def _admins(connection: Connection, *, now: float, for_update: bool = False) -> 
 
     Args: for_update: lock them until the transaction ends, so that no other process revokes them meanwhile.
     """
-    table = tables.token.c
-    found = _select_tokens().where(table.project.is_(None), table.replaced_at.is_(None)).order_by(table.id)
+    found = _select_tokens().where(_token.project.is_(None), _token.replaced_at.is_(None)).order_by(_token.id)
     rows = connection.execute(found.with_for_update() if for_update else found)
     tokens = map(_TOKEN.from_row, rows)
     return {token.id for token in tokens if Scope.ADMIN in token.scopes and token.is_valid(now=now)}

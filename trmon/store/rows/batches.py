@@ -147,6 +147,15 @@ class BatchSelection:
     after: int | None = None
     before: int | None = None
 
+    def conditions(self, *, step: Any, ordinal: Any) -> list[Any]:
+        """Return the conditions on the steps and ordinals of batches, which are columns of a table or arrays."""
+        found = [] if self.step is None else [step == self.step]
+        if self.after is not None:
+            found.append(ordinal > self.after)
+        if self.before is not None:
+            found.append(ordinal < self.before)
+        return found
+
     def merged(self, *parts: Iterable[BatchRow]) -> list[BatchRow]:
         """Return the selection from those of several places."""
         rows = sorted((row for part in parts for row in part), key=lambda row: row.ordinal, reverse=self.newest_first)
@@ -165,10 +174,5 @@ class StepUpdates:
 def selected_batches(found: Select[Any], selection: BatchSelection) -> Select[Any]:
     """Return a query for the selection from a query of rows of batches."""
     table = tables.batch.c
-    if selection.step is not None:
-        found = found.where(table.step == selection.step)
-    if selection.after is not None:
-        found = found.where(table.ordinal > selection.after)
-    if selection.before is not None:
-        found = found.where(table.ordinal < selection.before)
+    found = found.where(*selection.conditions(step=table.step, ordinal=table.ordinal))
     return found.order_by(table.ordinal.desc() if selection.newest_first else table.ordinal).limit(selection.limit)

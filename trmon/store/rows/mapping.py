@@ -11,7 +11,7 @@ from types import UnionType
 from typing import Any, Generic, TypeVar, get_args, get_type_hints
 
 import msgspec
-from sqlalchemy import Column, ColumnElement, Connection, Select
+from sqlalchemy import Column, Select
 
 from trmon.domain.errors import Damaged, InvalidInput
 from trmon.store.schema.column_types import UNREADABLE
@@ -108,26 +108,6 @@ class Page(Generic[T]):
 
     items: tuple[T, ...]
     next: str | None = None
-
-
-def read_page(
-    connection: Connection,
-    query: Select[Any],
-    column: ColumnElement[int],
-    *,
-    decode: Callable[[Any], T],
-    after: str | None,
-    limit: int,
-) -> Page[T]:
-    """Return the rows of a query as values, the largest of a column first. Errors: InvalidInput for an invalid cursor.
-
-    Args: column: a key, which the query selects.
-    """
-    if after is not None:
-        query = query.where(column < decode_cursor(after))
-    rows = connection.execute(query.order_by(column.desc()).limit(limit + 1)).all()
-    shown = page_of(rows, limit=limit, key=lambda row: row._mapping[column])
-    return Page(tuple(decode(row) for row in shown.items), shown.next)
 
 
 def where_given(query: Select[Any], wanted: Mapping[Column[Any], object]) -> Select[Any]:

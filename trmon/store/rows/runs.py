@@ -83,12 +83,13 @@ def run_from_row(row: Mapping[str, Any], *, tags: tuple[str, ...]) -> Run:
     return _RUN.from_row(row, key=RunKey(row["project"], row["name"]), tags=tags)
 
 
-def read_run(connection: Connection, where: ColumnElement[bool], *, name: str, access: Access = EVERYTHING) -> Run:
-    """Return the one run that matches a predicate. Errors: NotFound, also for a run that the caller may not see."""
-    runs = read_runs(connection, select_runs(access).where(where))
-    if not runs:
-        raise NotFound("run", name)
-    return runs[0]
+def read_run(connection: Connection, run: RunKey | int, *, access: Access = EVERYTHING) -> Run:
+    """Return a run by its name or id. Errors: NotFound, also for a run that the caller may not see."""
+    is_wanted = has_name(run) if isinstance(run, RunKey) else tables.run.c.id == run
+    found = read_runs(connection, select_runs(access).where(is_wanted))
+    if not found:
+        raise NotFound("run", str(run))
+    return found[0]
 
 
 def update_runs(connection: Connection, changes: Mapping[int, Mapping[str, Any]]) -> None:

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from sqlalchemy import ColumnElement, Engine, Executable, Select
 
-from trmon.store.rows.mapping import Page, read_page
+from trmon.store.rows.mapping import Page, decode_cursor, page_of
 from trmon.store.writing.group_commit import GroupCommit
 
 T = TypeVar("T")
@@ -36,8 +36,15 @@ class Reader:
         after: str | None,
         limit: int,
     ) -> Page[T]:
-        with self._reader.connect() as connection:
-            return read_page(connection, query, column, decode=decode, after=after, limit=limit)
+        """Return the rows of a query as values, the largest of a column first. Errors: InvalidInput for the cursor.
+
+        Args: column: a key, which the query selects.
+        """
+        if after is not None:
+            query = query.where(column < decode_cursor(after))
+        rows = self._rows(query.order_by(column.desc()).limit(limit + 1))
+        shown = page_of(rows, limit=limit, key=lambda row: row._mapping[column])
+        return Page(tuple(decode(row) for row in shown.items), shown.next)
 
 
 class Repository(Reader):

@@ -18,8 +18,7 @@ from trmon.domain.errors import InvalidInput, NotReady, TrmonError
 from trmon.store import Store
 from trmon.store.archive.runs import WhatIfSteps, effects_on
 from trmon.store.lake.runs import lake_runs
-from trmon.store.query.queries import Queries, TableRows, open_session
-from trmon.store.query.tables import QUERY_TABLES, table_columns
+from trmon.store.query import QUERY_TABLES, Queries, TableRows, open_session, table_columns
 from trmon.store.schema import tables
 from trmon_client.core.policies.policy import Policy
 

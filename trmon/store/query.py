@@ -1,29 +1,214 @@
 """Queries over the database and its lake, run by DuckDB over Arrow.
 
-DuckDB reads the tables given to it, and no file, no network and no other object.
+DuckDB reads the tables given to it, and no file, no network and no other object. The rows of the database come as Arrow
+streams, all of one snapshot, in the columns of the lake.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor, wait
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from tempfile import TemporaryDirectory
+from threading import Lock
 from typing import Any
 
 import duckdb
 import pyarrow as pa
-from sqlalchemy import Engine
+from sqlalchemy import ColumnElement, Connection, Engine, exists, func, literal, select
 
 from trmon.domain.errors import InvalidInput, TrmonError
-from trmon.store.lake.delta_schema import LakeTable
+from trmon.store.lake import delta_schema
+from trmon.store.lake.attempt_rows import AttemptRows
+from trmon.store.lake.deletions import newest_moved
+from trmon.store.lake.delta_schema import LAKE_SEQUENCES, LakeTable
 from trmon.store.lake.delta_tables import DeltaTables
 from trmon.store.lake.location import LakeLocation
-from trmon.store.query.database_rows import ArrowStream, DatabaseRows, MovedState
-from trmon.store.query.tables import ATTEMPTS, LAKE_BATCH, QUERY_TABLES, RUNS, columns_of, runs_sql, table_columns
+from trmon.store.lake.planning import LAKE_MEMBER_MAPPING, LakeBatch, LakeMember, member_columns
 from trmon.store.rows.batches import NameDictionary
+from trmon.store.schema import tables
+
+LAKE_BATCH = "lake_batch_id"
+"""The column of the lake that queries do not see."""
+ATTEMPTS = delta_schema.LAKE_ATTEMPTS.name
+QUERY_TABLES = (
+    delta_schema.LAKE_ATTEMPTS,
+    delta_schema.LAKE_BATCHES,
+    delta_schema.LAKE_SEQUENCES,
+    delta_schema.LAKE_DECISIONS,
+    delta_schema.LAKE_ALERTS,
+    delta_schema.LAKE_ALERT_EVENTS,
+    delta_schema.LAKE_POLICIES,
+    delta_schema.LAKE_ADAPTATIONS,
+    delta_schema.LAKE_NOTES,
+)
+RUNS = "runs"
+"""A view of the attempts: the newest one of each run, with the steps and sizes of all."""
+N_ATTEMPTS = "n_attempts"
+_OF_ALL_ATTEMPTS = {
+    "first_step": "min",
+    "newest_step": "max",
+    "n_batches": "sum",
+    "n_sequences": "sum",
+    "n_tokens": "sum",
+    "started_at": "min",
+    "ended_at": "max",
+}
+
+
+def columns_of(table: LakeTable) -> tuple[str, ...]:
+    """Return the columns of a table that queries see."""
+    return tuple(name for name in table.schema.names if name != LAKE_BATCH)
+
+
+def table_columns() -> dict[str, tuple[str, ...]]:
+    """Return the columns of every table that a query can name."""
+    columns = {table.name: columns_of(table) for table in QUERY_TABLES}
+    return {RUNS: (*columns[ATTEMPTS], N_ATTEMPTS), **columns}
+
+
+def runs_sql() -> str:
+    """Return the query of the view `runs`."""
+    of_run = "PARTITION BY database_id, run_id"
+    replaced = ", ".join(
+        f"CAST({function}({name}) OVER ({of_run}) AS {'DOUBLE' if name.endswith('_at') else 'BIGINT'}) AS {name}"
+        for name, function in _OF_ALL_ATTEMPTS.items()
+    )
+    columns = f"* REPLACE ({replaced}), count(*) OVER ({of_run}) AS {N_ATTEMPTS}"
+    newest = f"ordinal = max(ordinal) OVER ({of_run})"
+    return f"SELECT {columns} FROM {ATTEMPTS} QUALIFY {newest}"  # noqa: S608 - names of this file
+
+
+_NEWEST_ID = (1 << 63) - 1
+_attempt, _run, _report = tables.attempt.c, tables.run.c, tables.report.c
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MovedState:
+    """The rows of a database in the lake: its lake batches up to one, without runs whose deletion is not complete."""
+
+    database_id: str
+    lake_batch: int
+    deleted_run_ids: tuple[int, ...]
+
+    def in_lake(self, table: LakeTable) -> str:
+        """Return the predicate that leaves out rows of the lake that are read from the database, or not complete."""
+        others = f"database_id <> '{self.database_id}'"
+        if table.stays:
+            return others
+        deleted = f" AND run_id NOT IN ({', '.join(map(str, self.deleted_run_ids))})" if self.deleted_run_ids else ""
+        return f"{others} OR (lake_batch_id <= {self.lake_batch}{deleted})"
+
+
+class DatabaseRows:
+    """The rows of a snapshot that are not read from the lake; several threads may read its streams."""
+
+    def __init__(self, connection: Connection, *, reader: Engine, names: NameDictionary) -> None:
+        self._connection = connection
+        self._rows = AttemptRows(reader, names)
+        self._lock = Lock()
+
+    def moved(self) -> MovedState:
+        """Return what the lake has of this database."""
+        batch, deletion = tables.lake_batch.c, tables.lake_deletion.c
+        newest = select(func.coalesce(func.max(batch.id), 0)).where(batch.moved_at.is_not(None))
+        deleted = select(deletion.run_id).where(deletion.deleted_at.is_(None)).order_by(deletion.run_id)
+        return MovedState(
+            database_id=self._connection.scalars(select(tables.database_identity.c.id)).one(),
+            lake_batch=self._connection.scalars(newest).one(),
+            deleted_run_ids=tuple(self._connection.scalars(deleted)),
+        )
+
+    def stream(self, table: LakeTable, *, now: float) -> ArrowStream:
+        """Return the rows of a table. Args: now: for the verdicts of runs, seconds."""
+        return ArrowStream(table.schema, lambda: self._pieces(table, now))
+
+    def _pieces(self, table: LakeTable, now: float) -> Iterator[Any]:
+        with self._lock:
+            # The attempts with rows in the database, as if they were to move together.
+            batch = LakeBatch(
+                id=0,
+                database_id=self.moved().database_id,
+                planned_at=now,
+                n_reports=0,
+                n_bytes=0,
+                members=list(_members(self._connection, table)),
+            )
+            pieces = self._rows.read_from(self._connection, batch, table)
+        while True:
+            # A connection serves one thread at a time.
+            with self._lock:
+                piece = next(pieces, None)
+            if piece is None:
+                return
+            yield piece
+
+
+class ArrowStream:
+    """Rows that are read again for each reader, a few hundred in memory at a time.
+
+    `failure` is the error that ended a reader, of which DuckDB passes on the text of a traceback only.
+    """
+
+    def __init__(self, schema: Any, pieces: Callable[[], Iterator[Any]]) -> None:
+        self._schema = schema
+        self._pieces = pieces
+        self.failure: Exception | None = None
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Return a new stream of the rows."""
+        reader = pa.RecordBatchReader.from_batches(self._schema, self._noting_failure())
+        return reader.__arrow_c_stream__(requested_schema)
+
+    def _noting_failure(self) -> Iterator[Any]:
+        try:
+            yield from self._pieces()
+        except Exception as error:
+            self.failure = error
+            raise
+
+
+def _members(connection: Connection, table: LakeTable) -> Iterator[LakeMember]:
+    """Yield the attempts with rows of a table that are read from the database, by project, run and attempt."""
+    found = (
+        select(
+            *member_columns(until=_END_OF_TIME),
+            _attempt.run_id,
+            _attempt.id.label("attempt_id"),
+            literal(False).label("is_late"),
+            newest_moved(_attempt.id, "report_id").label("after_report_id"),
+            literal(_NEWEST_ID).label("report_id"),
+            literal(0).label("after_notice_id"),
+            literal(0).label("notice_id"),
+        )
+        .join_from(tables.attempt, tables.run)
+        .where(_run.name.not_like("~%"), _is_read_from_database(table))
+        .order_by(_run.project, _attempt.run_id, _attempt.id)
+    )
+    for row in connection.execute(found).all():
+        yield LAKE_MEMBER_MAPPING.from_row(row)
+
+
+_END_OF_TIME = math.ldexp(1.0, 60)
+"""Seconds."""
+
+
+def _is_read_from_database(table: LakeTable) -> ColumnElement[bool]:
+    is_here = _attempt.lake_batch_id.is_(None)
+    if table is LAKE_SEQUENCES:
+        is_late = exists().where(_report.attempt_id == _attempt.id, _report.id > newest_moved(_attempt.id, "report_id"))
+        return is_here | is_late.correlate(tables.attempt)
+    if not table.stays:
+        return is_here
+    assert table.archived is not None
+    # Most attempts have no alert and no note, and each is read by a separate query.
+    source = table.archived.table.c
+    owner = source.attempt_id == _attempt.id if "attempt_id" in source else source.run_id == _attempt.run_id
+    return exists().where(owner).correlate(tables.attempt)
+
 
 BATCH_ROWS = 4096
 _WORD = re.compile(r"\w+")
@@ -169,7 +354,7 @@ class Queries:
             named, moved = session.named_tables(sql), rows.moved()
             in_lake = {table.name: None if self._lake is None else self._lake.dataset(table) for table in named}
             given = {
-                table.name: TableRows(rows.stream(table, now=now), in_lake[table.name], _where(table, moved))
+                table.name: TableRows(rows.stream(table, now=now), in_lake[table.name], moved.in_lake(table))
                 for table in named
             }
             yield session.run(sql, given)
@@ -177,12 +362,3 @@ class Queries:
     def describe(self) -> str:
         """Return the tables with their columns, a line each."""
         return "\n".join(f"{name}: {', '.join(columns)}" for name, columns in table_columns().items())
-
-
-def _where(table: LakeTable, moved: MovedState) -> str:
-    """Return the predicate that leaves out rows of the lake that are read from the database, or not complete."""
-    others = f"database_id <> '{moved.database_id}'"
-    if table.stays:
-        return others
-    deleted = f" AND run_id NOT IN ({', '.join(map(str, moved.deleted_run_ids))})" if moved.deleted_run_ids else ""
-    return f"{others} OR (lake_batch_id <= {moved.lake_batch}{deleted})"

@@ -1,1 +1,0 @@
-"""SQL over everything that trmon stores: the database and the lake together, with DuckDB."""
