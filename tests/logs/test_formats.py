@@ -113,32 +113,30 @@ def test_half_a_line_at_the_end_of_a_killed_run_is_left_out_and_one_before_it_re
 
 
 TWO_ROWS = [{"step": 1, "loss": 0.5}, {"step": 2, "loss": 0.4}]
+ROWS = '[{"step": 1, "loss": 0.5}, {"step": 2, "loss": 0.4}]'
+COLUMNS = '{"step": [1, 2], "loss": [0.5, 0.4]}'
+DOCUMENTS: dict[str, tuple[str, list[dict[str, Any]]]] = {
+    "an object": ('{"step": 1, "loss": 0.5}', TWO_ROWS[:1]),
+    "a list of rows": (ROWS, TWO_ROWS),
+    "columns": (COLUMNS, TWO_ROWS),
+    "an indented object": ('{\n  "step": 1,\n  "loss": 0.5\n}', TWO_ROWS[:1]),
+    "a list in an object": (f'{{"n": 2, "steps": {ROWS}}}', TWO_ROWS),
+    "a list two levels down": (f'{{"run": {{"log": {ROWS}}}, "tags": [{{"a": "b"}}]}}', TWO_ROWS),
+    "columns in an object": (f'{{"name": "x", "history": {COLUMNS}}}', TWO_ROWS),
+    "indented objects, the last cut off": (
+        '{"step": 1,\n "loss": 0.5}\n{"step": 2,\n "loss": 0.4}\n{"step": 3, "lo',
+        TWO_ROWS,
+    ),
+    "lines below a header": ('[["step", "loss"], [1, 0.5], [2, null]]', [{"step": "1", "loss": "0.5"}, {"step": "2"}]),
+    "one metric each": (
+        '[{"metric": "loss", "value": 0.5, "step": 1}, {"metric": "loss", "value": 0.4, "step": 2},'
+        ' {"metric": "kl", "value": 0.1, "step": 1}]',
+        [{"step": 1, "loss": 0.5, "kl": 0.1}, {"step": 2, "loss": 0.4}],
+    ),
+}
 
 
-@pytest.mark.parametrize(
-    ("text", "rows"),
-    [
-        ('{"step": 4, "loss": 0.5}', [{"step": 4, "loss": 0.5}]),
-        ('[{"step": 1, "loss": 0.5}, {"step": 2, "loss": 0.4}]', [{"step": 1, "loss": 0.5}, {"step": 2, "loss": 0.4}]),
-        ('{"step": [1, 2], "loss": [0.5, 0.4]}', [{"step": 1, "loss": 0.5}, {"step": 2, "loss": 0.4}]),
-        ('{\n  "step": 4,\n  "loss": 0.5\n}', [{"step": 4, "loss": 0.5}]),
-        ('{"n": 2, "steps": [{"step": 1, "loss": 0.5}, {"step": 2, "loss": 0.4}]}', TWO_ROWS),
-        ('{"run": {"log": [{"step": 1, "loss": 0.5}, {"step": 2, "loss": 0.4}]}, "tags": [{"a": "b"}]}', TWO_ROWS),
-        ('{"name": "x", "history": {"step": [1, 2], "loss": [0.5, 0.4]}}', TWO_ROWS),
-        ('{"step": 1,\n "loss": 0.5}\n{"step": 2,\n "loss": 0.4}\n{"step": 3, "lo', TWO_ROWS),
-        ('[["step", "loss"], [1, 0.5], [2, null]]', [{"step": "1", "loss": "0.5"}, {"step": "2"}]),
-        (
-            '[{"metric": "loss", "value": 0.5, "step": 1}, {"metric": "loss", "value": 0.4, "step": 2},'
-            ' {"metric": "kl", "value": 0.1, "step": 1}]',
-            [{"step": 1, "loss": 0.5, "kl": 0.1}, {"step": 2, "loss": 0.4}],
-        ),
-    ],
-    ids=[
-        *("an object", "a list of rows", "columns", "an indented object", "a list in an object"),
-        *("a list two levels down", "columns in an object", "indented objects, the last cut off"),
-        *("lines below a header", "one metric each"),
-    ],
-)
+@pytest.mark.parametrize(("text", "rows"), DOCUMENTS.values(), ids=DOCUMENTS)
 def test_a_json_document_is_a_row_or_several(text: str, rows: list[dict[str, float]], tmp_path: Path) -> None:
     path = written(tmp_path, "log.json", text)
     assert format_of(path).name == "json"
