@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from enum import Enum
 
 import numpy as np
@@ -162,7 +162,7 @@ class PreflightResult:
     causes: tuple[FoundCause, ...]
     unknown: tuple[str, ...]
     worst: tuple[WorstToken, ...]
-    limits: PreflightLimits = field(default_factory=PreflightLimits)
+    limits: PreflightLimits
 
     @property
     def passed(self) -> bool:
