@@ -1,6 +1,6 @@
 """The findings of a run, computed anew at each row from the lists of values: slow, literal, for comparison in tests.
 
-Where the specification leaves a choice, AMBIGUITIES says how it is read here.
+Where the specification leaves a choice, `ambiguities.md` says how it is read here.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tests.domain.findings.ambiguities import AMBIGUITIES as AMBIGUITIES
 from tests.domain.findings.clauses_of_engines import (
     DEAD_HOLD,
     NAMES,
