@@ -33,7 +33,6 @@ ORDER = (
 )
 """The order of section 2, that of causes."""
 CLAUSES = (*not_a_number(), *corrupt(), *agreement(), *training())
-INFO = ("not_learning", "solved", "weak_learning_signal", "gradient_spike", "duplicate_prompts", "slow_steps")
 CERTAIN = ("not_a_number", "corrupt_logprobs")
 _AGREEMENT = ("moe_routing", "support_shift", "temperature", "stale_rollouts", "engine_mismatch")
 _DRIFT = ("variance_blowup", "moderate_drift")
