@@ -56,7 +56,6 @@ class Dictionaries(LineShape):
 
     @property
     def begin(self) -> int | None:
-        """The line at which the open dictionary begins."""
         return self._begin if self._depth else None
 
     def add_line(self, line: str, number: int) -> Iterator[LogItem]:

@@ -65,7 +65,6 @@ class StepPairs(LineShape):
 
     @property
     def begin(self) -> int | None:
-        """The line at which the open row begins."""
         return self._line if self._text else None
 
     def add_line(self, line: str, number: int) -> Iterator[LogItem]:
@@ -89,7 +88,6 @@ class StepPairs(LineShape):
         return all(map(_is_pair, whole)) and (_is_pair(last) or may_go_on)
 
     def finish(self) -> Iterator[LogItem]:
-        """Yield the open row."""
         text, self._text = self._text, ""
         row = {}
         for part in text.split(SEPARATOR) if text else ():
@@ -234,7 +232,6 @@ class BulletList(LineShape):
                 self._row.setdefault(name, value)
 
     def finish(self) -> Iterator[LogItem]:
-        """Yield the last row."""
         row, step, self._row, self._step, self._prefix = self._row, self._step, {}, {}, ""
         if has_metric(row):
             yield LogRow(step | row, self._line)
@@ -263,7 +260,6 @@ class MetricGrid(LineShape):
             self._row |= {name: value for name, value in pairs if name and is_number(value)}
 
     def finish(self) -> Iterator[LogItem]:
-        """Yield the last row."""
         row, self._row = self._row, {}
         if len(row) > 1:
             yield LogRow(row, self._line)
