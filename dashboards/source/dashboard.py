@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
@@ -67,16 +66,6 @@ def page_link(title: str, path: str) -> DashboardLink:
     )
 
 
-@dataclass(frozen=True)
-class Mark(Builder[AnnotationQuery]):
-    """An annotation as a builder, as the SDK requires."""
-
-    annotation: AnnotationQuery
-
-    def build(self) -> AnnotationQuery:
-        return self.annotation
-
-
 def alert_marks() -> list[Mark]:
     """Return a range for each of a run's alerts while it fires, by severity."""
     firing = {name: per_run(run("trmon_alert_active", severity=name), "rule") for name in COLORS}
@@ -97,12 +86,11 @@ def restart_mark() -> Mark:
 
 
 def _mark(name: str, color: str, expr: str, **read: Any) -> Mark:
-    known: dict[str, Any] = {"name": name, "datasource": DATASOURCE, "enable": True, "icon_color": color, "expr": expr}
-    return Mark(_FromPrometheus(**known, **read))
+    return Mark(name=name, datasource=DATASOURCE, enable=True, icon_color=color, expr=expr, **read)
 
 
-class _FromPrometheus(AnnotationQuery):
-    """The SDK's model lacks the fields that Grafana's Prometheus plugin reads besides the expression."""
+class Mark(Builder[AnnotationQuery], AnnotationQuery):
+    """An annotation; the SDK's model lacks the fields that Grafana's Prometheus plugin reads besides the expression."""
 
     def __init__(
         self,
@@ -115,6 +103,9 @@ class _FromPrometheus(AnnotationQuery):
         super().__init__(**known)
         self._title_format, self._text_format = title_format, text_format
         self._use_value_for_time = use_value_for_time
+
+    def build(self) -> AnnotationQuery:
+        return self
 
     def to_json(self) -> dict[str, object]:
         formats = {"titleFormat": self._title_format, "textFormat": self._text_format, "step": "15s"}

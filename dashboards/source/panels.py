@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from grafana_foundation_sdk.builders import common, stat, statetimeline, table, timeseries
 from grafana_foundation_sdk.builders.dashboard import DashboardLink, FieldColor, ThresholdsConfig
@@ -43,6 +44,7 @@ from trmon.domain.rules.condition import ThresholdSide, comparisons_of
 from trmon.domain.rules.rule_yaml import builtin_rules
 from trmon.domain.severity import Severity
 
+_Panel = TypeVar("_Panel", stat.Panel, statetimeline.Panel, table.Panel, timeseries.Panel)
 Step = tuple[float | None, str]
 """A value and the color from there on; None starts at the minimum."""
 PLAIN: list[Step] = [(None, "blue")]
@@ -131,13 +133,11 @@ def _is_of(part: CatalogueComparison, signal: str) -> bool:
     return bool(part.side) and VIEWS[name][0] == signal if name in VIEWS else name == signal
 
 
-def thresholds(steps: list[Step]) -> ThresholdsConfig:
-    """Return steps in Grafana's format."""
-    return (
-        ThresholdsConfig()
-        .mode(ThresholdsMode.ABSOLUTE)
-        .steps([Threshold(value=value, color=color) for value, color in steps])
-    )
+def _framed(panel: _Panel, title: str, about: str, *, width: int, height: int, unit: str, steps: list[Step]) -> _Panel:
+    """Return a panel with its title, its description, its size and its colors, which queries Prometheus."""
+    panel.title(title).description(about).datasource(DATASOURCE).span(width).height(height).unit(unit)
+    colors = [Threshold(value=value, color=color) for value, color in steps]
+    return panel.thresholds(ThresholdsConfig().mode(ThresholdsMode.ABSOLUTE).steps(colors))
 
 
 Edge = tuple[ThresholdSide, float, str]
@@ -182,14 +182,7 @@ def number(
 ) -> stat.Panel:
     """Return one large number, its newest value; "none" without one."""
     panel = (
-        stat.Panel()
-        .title(title)
-        .description(about)
-        .datasource(DATASOURCE)
-        .span(width)
-        .height(4)
-        .unit(unit)
-        .thresholds(thresholds(steps))
+        _framed(stat.Panel(), title, about, width=width, height=4, unit=unit, steps=steps)
         .color_mode(BigValueColorMode.VALUE if steps is PLAIN else BigValueColorMode.BACKGROUND)
         .graph_mode(BigValueGraphMode.NONE)
         .no_value("none")
@@ -219,17 +212,10 @@ def chart(
 ) -> timeseries.Panel:
     """Return lines over time; if there are several steps, they are drawn as dashed limits over colored bands."""
     panel = (
-        timeseries.Panel()
-        .title(title)
-        .description(about)
-        .datasource(DATASOURCE)
-        .span(width)
-        .height(8)
-        .unit(unit)
+        _framed(timeseries.Panel(), title, about, width=width, height=8, unit=unit, steps=steps)
         .line_width(1)
         .fill_opacity(0)
         .show_points(VisibilityMode.NEVER)
-        .thresholds(thresholds(steps))
         .legend(_legend().calcs(LEGEND_VALUES))
         .tooltip(common.VizTooltipOptions().mode(TooltipDisplayMode.MULTI).sort(SortOrder.DESCENDING))
         .data_links([link] if link else [])
@@ -253,16 +239,10 @@ def timeline(
 ) -> statetimeline.Panel:
     """Return one bar per series; its colors show the meaning of the values."""
     expression, legend = query
+    steps: list[Step] = [(None if i == 0 else i, color) for i, (_, color) in sorted(meanings.items())]
     return (
-        statetimeline.Panel()
-        .title(title)
-        .description(about)
-        .datasource(DATASOURCE)
-        .span(GRID_WIDTH)
-        .height(height)
-        .unit("none")
+        _framed(statetimeline.Panel(), title, about, width=GRID_WIDTH, height=height, unit="none", steps=steps)
         .color_scheme(FieldColor().mode(FieldColorModeId.THRESHOLDS))
-        .thresholds(thresholds([(None if i == 0 else i, color) for i, (_, color) in sorted(meanings.items())]))
         .mappings([_mapping(meanings)])
         .show_value(VisibilityMode.NEVER)
         .row_height(0.8)
@@ -282,8 +262,8 @@ def rows(
     transformations: Sequence[DataTransformerConfig],
 ) -> table.Panel:
     """Return a table of newest values with one column per query (named by its ref id) and per label."""
-    panel = table.Panel().title(title).description(about).datasource(DATASOURCE).span(GRID_WIDTH).height(9)
-    panel.unit("short").thresholds(thresholds(GOOD)).filterable(True).show_header(True)
+    panel = _framed(table.Panel(), title, about, width=GRID_WIDTH, height=9, unit="short", steps=GOOD)
+    panel.filterable(True).show_header(True)
     for ref_id, expression in queries.items():
         panel.with_target(_instant(expression).format(PromQueryFormat.TABLE).ref_id(ref_id))
     return panel.transformations(list(transformations))

@@ -77,45 +77,37 @@ def test_an_address_may_end_in_a_slash(grafana: Grafana) -> None:
     assert len(pushed(grafana, path="/")) == 5
 
 
-def refused(grafana: Grafana, *, token: str = "glsa_secret", url: str | None = None) -> TrmonError:
-    with pytest.raises(TrmonError) as caught, opened(url or grafana.url, token=token) as api:
+def refused(grafana: Grafana, kind: type[TrmonError], *, token: str = "glsa_secret", url: str | None = None) -> str:
+    """Return the text of the error of this kind with which a push ends."""
+    with pytest.raises(kind) as caught, opened(url or grafana.url, token=token) as api:
         list(push(api, shipped(), prometheus_url=PROMETHEUS))
-    return caught.value
+    return str(caught.value)
 
 
 def test_an_unknown_token_is_refused(grafana: Grafana) -> None:
-    error = refused(grafana, token="wrong")
-    assert isinstance(error, Unauthenticated)
-    assert "service account" in str(error)
-    assert "wrong" not in str(error)
+    error = refused(grafana, Unauthenticated, token="wrong")
+    assert "service account" in error
+    assert "wrong" not in error
 
 
 def test_a_token_that_may_not_is_told_which_role_it_needs(grafana: Grafana) -> None:
     grafana.role = "Editor"
-    error = refused(grafana)
-    assert isinstance(error, Forbidden)
-    assert "Admin" in str(error)
+    assert "Admin" in refused(grafana, Forbidden)
 
 
 def test_an_old_grafana_is_refused_before_anything_is_written(grafana: Grafana) -> None:
     grafana.version = "9.5.21"
-    error = refused(grafana)
-    assert isinstance(error, NotReady)
-    assert "9.5.21" in str(error)
+    assert "9.5.21" in refused(grafana, NotReady)
     assert grafana.writes == []
 
 
 def test_a_dashboard_that_came_from_a_file_is_grafanas_to_keep(grafana: Grafana) -> None:
     grafana.provisioned = frozenset({"trmon-fleet"})
-    error = refused(grafana)
-    assert isinstance(error, Conflict)
-    assert "provisioned" in str(error)
+    assert "provisioned" in refused(grafana, Conflict)
 
 
 def test_nobody_there(grafana: Grafana) -> None:
-    error = refused(grafana, url=f"http://127.0.0.1:{free_port()}")
-    assert isinstance(error, NotReady)
-    assert "no Grafana answers" in str(error)
+    assert "no Grafana answers" in refused(grafana, NotReady, url=f"http://127.0.0.1:{free_port()}")
 
 
 @pytest.mark.parametrize("page", [None, "<html>", '{"message": "hello"}', "[]"])
@@ -125,9 +117,11 @@ def test_something_else_is_there(grafana: Grafana, tmp_path: Path, page: str | N
         settings.parent.mkdir(parents=True)
         settings.write_text(page)
     with files_served(tmp_path) as url:
-        error = refused(grafana, url=url)
-    assert isinstance(error, NotReady)
-    assert "pass the URL of Grafana itself by --url" in str(error)
+        assert "pass the URL of Grafana itself by --url" in refused(grafana, NotReady, url=url)
+
+
+def test_what_is_no_address(grafana: Grafana) -> None:
+    refused(grafana, InvalidInput, url="grafana:3000")
 
 
 @contextmanager
@@ -140,10 +134,6 @@ def files_served(folder: Path) -> Iterator[str]:
     server.shutdown()
     thread.join()
     server.server_close()
-
-
-def test_what_is_no_address(grafana: Grafana) -> None:
-    assert isinstance(refused(grafana, url="grafana:3000"), InvalidInput)
 
 
 ROOT = Path(__file__).parents[2]

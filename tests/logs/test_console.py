@@ -81,31 +81,22 @@ def rows_in(text: str) -> list[dict[str, Any]]:
     return [dict(row.values) for row in read_console(iter(text.splitlines(keepends=True))) if isinstance(row, LogRow)]
 
 
-@pytest.mark.parametrize(
-    ("text", "framework", "step", "signals"),
-    [
-        (VERL, "verl", 12, {"grad_norm": 0.25, "lr": 1e-6, "length_limit_share": 0.125, "reward_mean": 0.5}),
-        (TRL, "TRL", None, {"zero_variance_groups": 0.75, "mismatch_abs_log_ratio_max": 1.5, "loss": 0.0012}),
-        (TRL_STRINGS, "TRL", None, {"reward_mean": 0.5, "lr": 1e-6}),
-        (SWIFT, "ms-swift", 12, {"mismatch_kl_k3": 0.0011, "zero_variance_groups": 0.5}),
-        (SLIME, "slime", 5, {"mismatch_abs_log_ratio_mean": 0.012, "staleness_kl_k1": 1e-4}),
-        (SLIME_ROLLOUT, "slime", 5, {"reward_mean": 0.4}),
-        (PRIME, "prime-rl", 7, {"total_kl_k3": 0.0012, "entropy": 0.4, "lr": 1e-6}),
-        (OPENRLHF, "OpenRLHF", 9, {"mismatch_kl_k1": 0.0004, "clip_fraction": 0.01}),
-        (SKYRL, "SkyRL", 3, {"mismatch_abs_log_ratio_mean": 0.01, "reward_mean": 0.45}),
-        (NEMO, "NeMo-RL", 4, {"mismatch_kl_k3": 0.0012, "response_length_mean": 300.125}),
-        (AREAL, "AReaL", 3, {"reward_mean": 0.45, "grad_norm": 0.2, "lr": 1e-6}),
-    ],
-    ids=[
-        "verl",
-        "TRL",
-        "TRL 5",
-        "ms-swift",
-        "slime",
-        "slime's rollout",
-        *("prime-rl", "OpenRLHF", "SkyRL", "NeMo", "AReaL"),
-    ],
-)
+LINES: dict[str, tuple[str, str, int | None, dict[str, float]]] = {
+    "verl": (VERL, "verl", 12, {"grad_norm": 0.25, "lr": 1e-6, "length_limit_share": 0.125, "reward_mean": 0.5}),
+    "TRL": (TRL, "TRL", None, {"zero_variance_groups": 0.75, "mismatch_abs_log_ratio_max": 1.5, "loss": 0.0012}),
+    "TRL 5": (TRL_STRINGS, "TRL", None, {"reward_mean": 0.5, "lr": 1e-6}),
+    "ms-swift": (SWIFT, "ms-swift", 12, {"mismatch_kl_k3": 0.0011, "zero_variance_groups": 0.5}),
+    "slime": (SLIME, "slime", 5, {"mismatch_abs_log_ratio_mean": 0.012, "staleness_kl_k1": 1e-4}),
+    "slime's rollout": (SLIME_ROLLOUT, "slime", 5, {"reward_mean": 0.4}),
+    "prime-rl": (PRIME, "prime-rl", 7, {"total_kl_k3": 0.0012, "entropy": 0.4, "lr": 1e-6}),
+    "OpenRLHF": (OPENRLHF, "OpenRLHF", 9, {"mismatch_kl_k1": 0.0004, "clip_fraction": 0.01}),
+    "SkyRL": (SKYRL, "SkyRL", 3, {"mismatch_abs_log_ratio_mean": 0.01, "reward_mean": 0.45}),
+    "NeMo": (NEMO, "NeMo-RL", 4, {"mismatch_kl_k3": 0.0012, "response_length_mean": 300.125}),
+    "AReaL": (AREAL, "AReaL", 3, {"reward_mean": 0.45, "grad_norm": 0.2, "lr": 1e-6}),
+}
+
+
+@pytest.mark.parametrize(("text", "framework", "step", "signals"), LINES.values(), ids=LINES)
 def test_the_lines_of_a_framework_are_read(
     text: str, framework: str, step: int | None, signals: dict[str, float]
 ) -> None:
@@ -307,7 +298,6 @@ def test_a_run_that_crashed_and_resumed_in_another_process_keeps_the_order_of_th
 
 def test_an_open_row_does_not_hold_others_back_for_ever() -> None:
     lines = [f"(TaskRunner pid=11) {verl_line(1)}", *(f"(TaskRunner pid=99) {verl_line(n)}" for n in range(2, 400))]
-    reading = read_console(iter(lines))
     n_read = 0
 
     def counted() -> Any:

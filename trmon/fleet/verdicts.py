@@ -9,7 +9,7 @@ from trmon.domain.access import Access
 from trmon.domain.alerts.alert import ListedAlert
 from trmon.domain.findings.verdict import Judgement
 from trmon.domain.health.judgement import RunVerdict, Urgency, counted_as
-from trmon.domain.health.verdict import VerdictInputs, urgency_of, verdict_of
+from trmon.domain.health.verdict import VerdictInputs, standing_incident, urgency_of, verdict_of
 from trmon.domain.incidents.incident import Incident, leading_alerts
 from trmon.domain.pipeline.run_update import RunView
 from trmon.domain.runs.run import Run
@@ -90,7 +90,7 @@ def judged_run(
     return JudgedRun(
         verdict=verdict,
         need=urgency_of(verdict, alerts=leading, acked=acked),
-        incident=inputs.standing_incident,
+        incident=standing_incident(run, inputs.incident),
         is_acked=newest is not None and newest.ack is not None,
         alerts=tuple(listed for listed in firing if listed.alert in leading),
     )

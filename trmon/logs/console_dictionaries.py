@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from trmon.domain.analysis.logged_steps import LogDefect, LogRow
-from trmon.logs.console_lines import begins_step_pairs
+from trmon.logs.console_lines import LineShape, begins_step_pairs
 from trmon.logs.log_format import LogItem, bare_number, is_number, logged
 
 MAX_LINES = 2000
@@ -34,7 +34,7 @@ _STEP_BEFORE = re.compile(
 _STEP_NAMES = {"rollout": "rollout/step", "perf": "rollout/step", "iter": "iteration"}
 
 
-class Dictionaries:
+class Dictionaries(LineShape):
     """A dictionary is a row if it reads as one; its step is what it states, else the words before it.
 
     Words before it are those of its line, or a line before it that ends with a colon: `Step 3:`.
@@ -56,7 +56,6 @@ class Dictionaries:
 
     @property
     def begin(self) -> int | None:
-        """The line at which the open dictionary begins."""
         return self._begin if self._depth else None
 
     def add_line(self, line: str, number: int) -> Iterator[LogItem]:

@@ -7,25 +7,28 @@ row that a later line of the process may continue, None without one.
 from __future__ import annotations
 
 import re
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping
-from typing import Protocol
 
 from trmon.domain.analysis.logged_steps import LogRow
 from trmon.logs.log_format import LogItem, bare_number, is_number, number_text
 
 
-class LineShape(Protocol):
-    """One way to print metrics."""
+class LineShape:
+    """One way to print metrics; without more methods, one in which no row spans lines."""
 
     @property
     def begin(self) -> int | None:
         """The line at which an open row begins, None without one."""
+        return None
 
+    @abstractmethod
     def add_line(self, line: str, number: int) -> Iterator[LogItem]:
         """Yield the rows that end in a line."""
 
     def finish(self) -> Iterator[LogItem]:
         """Yield the open row, or what is wrong with it."""
+        return iter(())
 
 
 METRIC = re.compile(
@@ -53,7 +56,7 @@ def begins_step_pairs(line: str) -> re.Match[str] | None:
     return _STEP_PAIRS_START.search(line) if "step:" in line else None
 
 
-class StepPairs:
+class StepPairs(LineShape):
     """verl's `step:1 - loss:0.1 - ...`: a line is a row; a terminal may have wrapped it, within a number too."""
 
     def __init__(self) -> None:
@@ -62,7 +65,6 @@ class StepPairs:
 
     @property
     def begin(self) -> int | None:
-        """The line at which the open row begins."""
         return self._line if self._text else None
 
     def add_line(self, line: str, number: int) -> Iterator[LogItem]:
@@ -86,7 +88,6 @@ class StepPairs:
         return all(map(_is_pair, whole)) and (_is_pair(last) or may_go_on)
 
     def finish(self) -> Iterator[LogItem]:
-        """Yield the open row."""
         text, self._text = self._text, ""
         row = {}
         for part in text.split(SEPARATOR) if text else ():
@@ -130,14 +131,12 @@ MAX_FIELDS_LINE = 10_000
 """Longer lines are texts that a model wrote."""
 
 
-class FieldLines:
+class FieldLines(LineShape):
     """A line of fields that states a step, an epoch or a count such as `3/100`, and a metric.
 
     Fields stand between `|`, commas or spaces: `Step 28 | Time: 73s | Reward: 0.38` (prime-rl, Megatron),
     `[tag] 3/100 | loss=0.1`, `Epoch 3/10, Step 20/200, loss: 0.5`, `step=3 loss=0.1`. Labels stay as printed.
     """
-
-    begin = None
 
     def add_line(self, line: str, number: int) -> Iterator[LogItem]:
         """Yield the row of a line, if it is one."""
@@ -162,10 +161,6 @@ class FieldLines:
             fields |= _fields(" ".join(segment[end:].split()).lstrip(" :]-)>"), is_piped=is_piped)
         if row and has_metric(fields):
             yield LogRow(row | fields, number)
-
-    def finish(self) -> Iterator[LogItem]:
-        """Yield nothing: no row spans lines."""
-        return iter(())
 
 
 def _fields(text: str, *, is_piped: bool) -> dict[str, str]:
@@ -205,13 +200,11 @@ _BULLET = re.compile(r"^\s*•\s*(?P<label>[^:•]+):\s*(?P<value>[-+.\d]\S*|nan
 VALIDATION = "validation/"
 
 
-class BulletList:
+class BulletList(LineShape):
     """NeMo-RL's bullets are a row: those after a heading with a step, else those up to a label that comes again.
 
     Bullets of validation results have the prefix `validation/`. Labels stay as printed.
     """
-
-    begin = None
 
     def __init__(self) -> None:
         self._step: dict[str, object] = {}
@@ -239,7 +232,6 @@ class BulletList:
                 self._row.setdefault(name, value)
 
     def finish(self) -> Iterator[LogItem]:
-        """Yield the last row."""
         row, step, self._row, self._step, self._prefix = self._row, self._step, {}, {}, ""
         if has_metric(row):
             yield LogRow(step | row, self._line)
@@ -249,10 +241,8 @@ _GRID_HEADING = re.compile(r"\bTrain step (\d+)/\d+ done")
 CELL = "│"
 
 
-class MetricGrid:
+class MetricGrid(LineShape):
     """AReaL's grids: the cells of all grids after a heading, up to the next, are a row."""
-
-    begin = None
 
     def __init__(self) -> None:
         self._row: dict[str, object] = {}
@@ -270,7 +260,6 @@ class MetricGrid:
             self._row |= {name: value for name, value in pairs if name and is_number(value)}
 
     def finish(self) -> Iterator[LogItem]:
-        """Yield the last row."""
         row, self._row = self._row, {}
         if len(row) > 1:
             yield LogRow(row, self._line)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import TypeAlias
@@ -18,22 +18,9 @@ STARTS = ("<!doctype html", "<html", "<table", "<div", "<style")
 SUFFIXES = (".html", ".htm")
 
 
-@dataclass(slots=True)
-class HtmlTable:
-    """The cells of a table by line; the first line is its header."""
-
-    lines: list[list[str]] = field(default_factory=list)
-
-    def continues(self, other: HtmlTable) -> bool:
-        """Whether it begins with all lines of another table, as the newer state of a table that grows does."""
-        return bool(other.lines) and self.lines[: len(other.lines)] == other.lines
-
-    def rows(self, path: Path) -> Iterator[LogItem]:
-        """Yield its rows."""
-        return rows_of_table(self.lines[0], ((0, line) for line in self.lines[1:]), path=path)
-
-
-Part: TypeAlias = HtmlTable | str
+Table: TypeAlias = list[list[str]]
+"""The cells of a table by line; the first line is its header."""
+Part: TypeAlias = Table | str
 
 
 class _Parser(HTMLParser):
@@ -42,17 +29,17 @@ class _Parser(HTMLParser):
     def __init__(self) -> None:
         super().__init__()
         self.parts: list[Part] = []
-        self._tables: list[HtmlTable] = []
+        self._tables: list[Table] = []
         self._text: list[str] | None = None
         self._is_cell = False
 
     def handle_starttag(self, tag: str, _attributes: Sequence[tuple[str, str | None]], /) -> None:
         if tag == "table":
-            self._tables.append(HtmlTable())
+            self._tables.append([])
             self.parts.append(self._tables[-1])
         elif tag == "tr" and self._tables:
             self._end_cell()
-            self._tables[-1].lines.append([])
+            self._tables[-1].append([])
         elif tag in ("td", "th") and self._tables:
             self._end_cell()
             self._text, self._is_cell = [], True
@@ -77,7 +64,7 @@ class _Parser(HTMLParser):
 
     def _end_cell(self) -> None:
         if self._text is not None and self._is_cell and self._tables:
-            lines = self._tables[-1].lines
+            lines = self._tables[-1]
             lines[-1:] = [[*(lines[-1] if lines else []), " ".join("".join(self._text).split())]]
             self._text, self._is_cell = None, False
 
@@ -87,10 +74,7 @@ def parts_of_html(text: str) -> list[Part]:
     parser = _Parser()
     parser.feed(text)
     parser.close()
-    for part in parser.parts:
-        if isinstance(part, HtmlTable):
-            part.lines = [line for line in part.lines if any(line)]
-    return parser.parts
+    return [part if isinstance(part, str) else [line for line in part if any(line)] for part in parser.parts]
 
 
 def rows_of_parts(parts: Sequence[Part], *, path: Path) -> Iterator[LogItem]:
@@ -99,11 +83,12 @@ def rows_of_parts(parts: Sequence[Part], *, path: Path) -> Iterator[LogItem]:
         if isinstance(part, str):
             yield from (replace(item, line=0) for item in read_console(part.splitlines()))
         elif (
-            len(part.lines) > 1
-            and is_metric_table(part.lines[0], part.lines[1])
-            and not any(isinstance(later, HtmlTable) and later.continues(part) for later in parts[i + 1 :])
+            len(part) > 1
+            and is_metric_table(part[0], part[1])
+            # The newer state of a table that grows begins with all its lines.
+            and not any(later[: len(part)] == part for later in parts[i + 1 :])
         ):
-            yield from part.rows(path)
+            yield from rows_of_table(part[0], ((0, line) for line in part[1:]), path=path)
 
 
 def _read(path: Path) -> Iterator[LogItem]:
@@ -113,7 +98,7 @@ def _read(path: Path) -> Iterator[LogItem]:
         has_row = True
         yield item
     if not has_row:
-        n_tables = sum(isinstance(part, HtmlTable) for part in parts)
+        n_tables = sum(isinstance(part, list) for part in parts)
         raise InvalidInput(str(path), f"is an HTML page{tables_found(n_tables) or ' without tables'}")
 
 

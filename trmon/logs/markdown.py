@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from trmon.domain.analysis.logged_steps import LogRow
+from trmon.logs.console_lines import LineShape
 from trmon.logs.log_format import LogItem
 from trmon.logs.tables import column_name, is_metric_table, row_of_cells
 
@@ -13,10 +14,8 @@ _DELIMITER = re.compile(r"\s*:?-+:?\s*")
 _CELL_BORDER = re.compile(r"(?<!\\)\|")
 
 
-class MarkdownTables:
+class MarkdownTables(LineShape):
     """The lines of a table of metrics are rows."""
-
-    begin = None
 
     def __init__(self) -> None:
         self.n_refused = 0
@@ -41,10 +40,6 @@ class MarkdownTables:
             self._names, self._is_accepted = [column_name(name) for name in self._former], False
         else:
             self._former = cells
-
-    def finish(self) -> Iterator[LogItem]:
-        """Yield nothing: no row spans lines."""
-        return iter(())
 
 
 def cells_of(line: str) -> list[str]:

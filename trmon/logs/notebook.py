@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from trmon.domain.errors import InvalidInput
-from trmon.logs.html_tables import HtmlTable, Part, parts_of_html, rows_of_parts
+from trmon.logs.html_tables import Part, parts_of_html, rows_of_parts
 from trmon.logs.json_logs import load_json
 from trmon.logs.log_format import LogFormat, LogItem, LogSample
 from trmon.logs.markdown import tables_found
@@ -37,7 +37,7 @@ def _read(path: Path) -> Iterator[LogItem]:
     for cell in (cell for sheet in sheets for cell in _objects(sheet.get("cells"))):
         parts = list(_parts(cell))
         n_cells += 1
-        n_tables += sum(isinstance(part, HtmlTable) for part in parts)
+        n_tables += sum(isinstance(part, list) for part in parts)
         for item in rows_of_parts(parts, path=path):
             has_row = True
             yield item

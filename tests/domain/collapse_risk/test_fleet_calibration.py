@@ -32,7 +32,6 @@ def test_the_calibrated_risk_is_the_share_of_moments_that_a_collapse_followed() 
     courses = fleet(50, collapsed=10)
     model = calibrate(MODEL, courses)
     calibration = model.file.fleet
-    assert calibration is not None
     assert (calibration.runs, calibration.collapses) == (50, 10)
     assert list(calibration.probability) == sorted(calibration.probability)
     bounds = zip(calibration.low, calibration.probability, calibration.high, strict=True)

@@ -141,7 +141,6 @@ def test_the_signals_of_a_step_have_a_driver_for_each_input() -> None:
     assert 0.0 < signals[RISK] < 1.0
     assert signals[OUTSIDE] == 0.0
     reading = read_risk(signals, RiskModel(structs.replace(FILE, features=(*FILE.features, LAG))))
-    assert reading is not None
     assert (reading.missing, {driver.input for driver in reading.drivers}) == (
         ("version_lag_mean",),
         {"reward_mean", "grad_norm"},

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -113,19 +114,13 @@ def at_once(name: str) -> Test:
 
 def not_a_number() -> Iterator[Clause]:
     """Yield the clauses of each name; hold 2 of 3 of the newest rows that logged the name."""
-    find = "not_a_number"
+    clause = partial(Clause, finding="not_a_number", hold=(2, 3))
     for id_, name in NAMES.items():
-        yield Clause(finding=find, name=id_, of=name, condition=not_finite(name), hold=(2, 3))
-        yield Clause(finding=find, name=f"{id_}_beside_invalid", of=name, condition=at_once(name), hold=SELF_HELD)
+        yield clause(name=id_, of=name, condition=not_finite(name))
+        yield clause(name=f"{id_}_beside_invalid", of=name, condition=at_once(name), hold=SELF_HELD)
     for of in ("reward", "advantage"):  # `rewards=`, `advantages=`
         share = f"{of}_invalid_share"
-        yield Clause(
-            finding=find,
-            name=f"{of}s",
-            of=share,
-            condition=lambda m, share=share: m.now(share) >= m.upper(1),
-            hold=(2, 3),
-        )
+        yield clause(name=f"{of}s", of=share, condition=lambda m, share=share: m.now(share) >= m.upper(1))
 
 
 # corrupt_logprobs (table and section 2b) ----------------------------------------------------------------------------
@@ -160,6 +155,11 @@ def share_of_zeros(m: Moment) -> float | None:
     """Z/U is the share of dropped log-probs."""
     z, u = (float(np.sum(m.last(name, 10))) for name in ("n_mu_zero_unlikely", "n_unlikely"))
     return z / u if u > 0 else None
+
+
+def has_zeros(m: Moment) -> bool | None:
+    """Z > 0.002 U."""
+    return above(share_of_zeros(m), 0.002)
 
 
 def sign(m: Moment) -> bool | None:
@@ -251,49 +251,25 @@ def in_doubt(m: Moment) -> bool:
 
 def corrupt() -> Iterator[Clause]:
     """Yield the names of corruption; hold 3 of 5."""
-    tail = "n_zero_tail"
-    named: list[tuple[str, str, Test, Test | None]] = [
-        ("sign", "positive_fraction", sign, None),
-        (
-            "probabilities",
-            "positive_fraction",
-            level("positive_fraction", 0.9),
-            lambda m: above(m.now("positive_max"), 1.0),
-        ),
-        ("negative_probabilities", "engine:prob_pearson", negatives, None),
-        ("unit", "logp_unit", unit, None),
-        ("shifted", "engine:prob_pearson", shifted, None),
-        ("order", "engine:prob_pearson", other_order, None),
-        # with zeros: the log-probs at the end are dropped; without: padding is under the mask
-        ("end_dropped", tail, lambda m: every(long_tails(m), above(share_of_zeros(m), m.upper(0.002))), None),
-        (
-            "padding",
-            tail,
-            long_tails,
-            lambda m: above(share_of_zeros(m), 0.002) or below(m.ema("engine:ratio_mean"), 0.995),
-        ),
-        ("evidence", "engine:ln_e_value", impossible_k3, None),
-        ("invalid", "invalid_fraction", level("invalid_fraction", 0.01), None),
-        ("zeros", "n_mu_zero_unlikely", zeros, None),
-    ]
-    rows: dict[str, Test] = {
-        "shifted": uncorrelated,
-        "order": uncorrelated,
-        "zeros": lambda m: above(m.now("n_mu_zero_unlikely"), 0),
-        "end_dropped": lambda m: above(share(m, tail), 0.05),
-        "padding": lambda m: above(share(m, tail), 0.05),
-    }
-    for name, of, test, guard in named:
-        yield Clause(
-            finding="corrupt_logprobs",
-            name=name,
-            of=of,
-            condition=test,
-            hold=(3, 5),
-            guard=guard,
-            only_if=in_doubt if name == "padding" else None,
-            outside=rows.get(name),
-        )
+    clause = partial(Clause, finding="corrupt_logprobs", hold=(3, 5))
+    positive, pearson, tail = "positive_fraction", "engine:prob_pearson", "n_zero_tail"
+    yield clause(name="sign", of=positive, condition=sign)
+    one_above: Test = lambda m: above(m.now("positive_max"), 1.0)  # noqa: E731
+    yield clause(name="probabilities", of=positive, condition=level(positive, 0.9), guard=one_above)
+    yield clause(name="negative_probabilities", of=pearson, condition=negatives)
+    yield clause(name="unit", of="logp_unit", condition=unit)
+    yield clause(name="shifted", of=pearson, condition=shifted, outside=uncorrelated)
+    yield clause(name="order", of=pearson, condition=other_order, outside=uncorrelated)
+    # with zeros: the log-probs at the end are dropped; without: padding is under the mask
+    long: Test = lambda m: above(share(m, tail), 0.05)  # noqa: E731
+    dropped: Test = lambda m: every(long_tails(m), above(share_of_zeros(m), m.upper(0.002)))  # noqa: E731
+    yield clause(name="end_dropped", of=tail, condition=dropped, outside=long)
+    no_padding: Test = lambda m: has_zeros(m) or cut_support(m)  # noqa: E731
+    yield clause(name="padding", of=tail, condition=long_tails, guard=no_padding, only_if=in_doubt, outside=long)
+    yield clause(name="evidence", of="engine:ln_e_value", condition=impossible_k3)
+    yield clause(name="invalid", of="invalid_fraction", condition=level("invalid_fraction", 0.01))
+    of = "n_mu_zero_unlikely"
+    yield clause(name="zeros", of=of, condition=zeros, outside=lambda m: above(m.now(of), 0))
 
 
 # the engines' agreement ---------------------------------------------------------------------------------------------
@@ -491,89 +467,45 @@ def large_gaps(m: Moment) -> bool | None:
 
 def agreement() -> Iterator[Clause]:
     """Yield the clauses of the findings about the engines, in the order of section 2."""
-    find, guard = "wrong_policy", late_or_flipping
-    yield Clause(
-        finding=find,
-        name="pearson",
-        of="engine:prob_pearson",
-        condition=other_weights,
-        hold=(3, 5),
-        guard=guard,
-        outside=uncorrelated,
-    )
-    yield Clause(finding=find, name="kl_k1", of="engine:kl_k1", condition=far_weights, hold=(3, 5), guard=guard)
-    yield Clause(
-        finding=find, name="abs_log_ratio", of="gap_log_ratio", condition=far_log_ratio, hold=(3, 5), guard=guard
-    )
-    find, of = "moe_routing", "router_flip_rate"
-    yield Clause(finding=find, name="replayed", of=of, condition=flips_with_replay)
-    yield Clause(finding=find, name="growth", of=of, condition=flips_grew, change=1)
-    yield Clause(
-        finding="support_shift",
-        name="ratio",
-        of="engine:ratio_mean",
-        condition=support,
-        hold=(2, 3),
-        # lag 0 or unknown, no zeros
-        guard=lambda m: lagging(m) or bool(above(share_of_zeros(m), 0.002)),
-        outside=lambda m: above(abs((m.now("engine:ratio_mean") or 1.0) - 1), 0.005),
-    )
-    yield Clause(
-        finding="support_shift",
-        name="returned",
-        of="engine:ratio_mean",
-        condition=lambda m: support(m, 1),
-        hold=(3, 5),
-        guard=lambda m: lagging(m) or bool(above(share_of_zeros(m), 0.002)),
-        outside=lambda m: above(abs((m.now("engine:ratio_mean") or 1.0) - 1), 0.005),
-    )
-    yield Clause(
-        finding="temperature",
-        name="slopes",
-        of="engine:logp_slope_q",
-        condition=temperature,
-        hold=SELF_HELD,
-        guard=lagging,
-        outside=steep,
-    )
-    of, steps = "engine:logp_corr_q", {"step": (one_step, 0.9), "leap": (leap, 0.5)}
-    for name, (condition, least) in steps.items():
-        row = size_above(of, least)
-        yield Clause(
-            finding="temperature", name=name, of=of, condition=condition, hold=SELF_HELD, guard=lagging, outside=row
-        )
+    pearson, ratio = "engine:prob_pearson", "engine:ratio_mean"
+    wrong = partial(Clause, finding="wrong_policy", hold=(3, 5), guard=late_or_flipping)
+    yield wrong(name="pearson", of=pearson, condition=other_weights, outside=uncorrelated)
+    yield wrong(name="kl_k1", of="engine:kl_k1", condition=far_weights)
+    yield wrong(name="abs_log_ratio", of="gap_log_ratio", condition=far_log_ratio)
+    routing = partial(Clause, finding="moe_routing", of="router_flip_rate")
+    yield routing(name="replayed", condition=flips_with_replay)
+    yield routing(name="growth", condition=flips_grew, change=1)
+    # lag 0 or unknown, no zeros
+    guard: Test = lambda m: lagging(m) or bool(has_zeros(m))  # noqa: E731
+    off: Test = lambda m: above(abs((m.now(ratio) or 1.0) - 1), 0.005)  # noqa: E731
+    shift = partial(Clause, finding="support_shift", of=ratio, guard=guard, outside=off)
+    yield shift(name="ratio", condition=support, hold=(2, 3))
+    yield shift(name="returned", condition=lambda m: support(m, 1), hold=(3, 5))
+    heat = partial(Clause, finding="temperature", hold=SELF_HELD, guard=lagging)
+    yield heat(name="slopes", of="engine:logp_slope_q", condition=temperature, outside=steep)
+    of = "engine:logp_corr_q"
+    yield heat(name="step", of=of, condition=one_step, outside=size_above(of, 0.9))
+    yield heat(name="leap", of=of, condition=leap, outside=size_above(of, 0.5))
     yield from stale()
+    differ = partial(Clause, finding="engine_mismatch", guard=lagging)
     for name, (gap, limit) in GAPS.items():
-        find, changed = "engine_mismatch", {"ppl_ratio": "ppl", "abs_log_ratio": "abs"}.get(name, name)
+        changed = {"ppl_ratio": "ppl", "abs_log_ratio": "abs"}.get(name, name)
         of, test = ("engine:ppl_ratio", off_one) if name == "ppl_ratio" else (gap, gap_above(gap, limit))
         row = level(gap, limit) if name == "ppl_ratio" else None
-        yield Clause(finding=find, name=name, of=of, condition=test, guard=lagging, outside=row)
-        yield Clause(
-            finding=find, name=f"{changed}_growth", of=gap, condition=gap_change(gap, limit), guard=lagging, change=1
-        )
-    yield Clause(
-        finding="engine_mismatch",
-        name="gaps",
-        of="n_prob_diff_half",
-        condition=large_gaps,
-        guard=lagging,
-        outside=lambda m: above(share(m, "n_prob_diff_half"), 1e-3),
-    )
+        yield differ(name=name, of=of, condition=test, outside=row)
+        yield differ(name=f"{changed}_growth", of=gap, condition=gap_change(gap, limit), change=1)
+    of = "n_prob_diff_half"
+    yield differ(name="gaps", of=of, condition=large_gaps, outside=lambda m: above(share(m, of), 1e-3))
 
 
 def stale() -> Iterator[Clause]:
     """Yield the clauses of stale_rollouts."""
-    find, lag = "stale_rollouts", level("lag*", 0)
+    clause, lag = partial(Clause, finding="stale_rollouts"), level("lag*", 0)
     for name, (gap, limit) in GAPS.items():
         # lag > 0 and a distance above 3 x A's level, 5 of 10
-        far = gap_above(gap, 3 * limit)
-        row = level(gap, 3 * limit)
-        yield Clause(finding=find, name=name, of=gap, condition=lambda m, far=far: every(far(m), lag(m)), outside=row)
-    yield Clause(
-        finding=find,
-        name="updates",
-        of="staleness_kl_k3",
-        condition=lambda m: every(above(m.now("staleness_kl_k3"), m.upper(0.15)), above(m.now("staleness_lag"), 0)),
-    )
-    yield Clause(finding=find, name="no_sync", of="lag*", condition=nothing_synced, hold=SELF_HELD)
-    yield Clause(finding=find, name="growth", of="engine:kl_k3", condition=staler, hold=(3, 5), change=1)
+        far, row = gap_above(gap, 3 * limit), level(gap, 3 * limit)
+        yield clause(name=name, of=gap, condition=lambda m, far=far: every(far(m), lag(m)), outside=row)
+    of, k3, lags = "staleness_kl_k3", level("staleness_kl_k3", 0.15), "staleness_lag"
+    yield clause(name="updates", of=of, condition=lambda m: every(k3(m), above(m.now(lags), 0)))
+    yield clause(name="no_sync", of="lag*", condition=nothing_synced, hold=SELF_HELD)
+    yield clause(name="growth", of="engine:kl_k3", condition=staler, hold=(3, 5), change=1)

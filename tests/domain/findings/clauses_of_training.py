@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 
@@ -79,22 +80,14 @@ def harm(m: Moment) -> bool:
 
 def step_too_large() -> Iterator[Clause]:
     """Yield the clauses of step_too_large; hold 3 of 5, or 3 of 20 where the table says so."""
-    find, k3 = "step_too_large", "staleness_kl_k3"
-    yield Clause(
-        finding=find,
-        name="kl_k3",
-        of=k3,
-        condition=level(k3, 0.05),
-        hold=(3, 20),
-        guard=lambda m: above(m.now("staleness_lag"), 0),  # staleness kl_k3 at lag 0
-    )
-    of = "staleness_kl_k1"
-    yield Clause(finding=find, name="ppo_kl", of=of, condition=level(of, 0.1), hold=(3, 5))
-    of = "grad_norm"
-    yield Clause(finding=find, name=of, of=of, condition=level(of, 1e4), hold=(3, 5))
-    yield Clause(finding=find, name="kl_k3_jump", of=k3, condition=staleness_jump, hold=(3, 5), change=1)
-    yield Clause(finding=find, name="kl_k3_growth", of=k3, condition=staleness_growth, hold=(3, 5), change=1)
-    yield Clause(finding=find, name="spikes", of=of, condition=spike, hold=(3, 20), only_if=harm, change=1)
+    clause, k3, k1, of = partial(Clause, finding="step_too_large"), "staleness_kl_k3", "staleness_kl_k1", "grad_norm"
+    late: Test = lambda m: above(m.now("staleness_lag"), 0)  # noqa: E731 - staleness kl_k3 at lag 0
+    yield clause(name="kl_k3", of=k3, condition=level(k3, 0.05), hold=(3, 20), guard=late)
+    yield clause(name="ppo_kl", of=k1, condition=level(k1, 0.1), hold=(3, 5))
+    yield clause(name=of, of=of, condition=level(of, 1e4), hold=(3, 5))
+    yield clause(name="kl_k3_jump", of=k3, condition=staleness_jump, hold=(3, 5), change=1)
+    yield clause(name="kl_k3_growth", of=k3, condition=staleness_growth, hold=(3, 5), change=1)
+    yield clause(name="spikes", of=of, condition=spike, hold=(3, 20), only_if=harm, change=1)
     # one gradient spike (info)
     yield Clause(finding="gradient_spike", name="spike", of=of, condition=spike, hold=SELF_HELD, change=1)
 
@@ -183,27 +176,20 @@ def limits() -> Iterator[Clause]:
     for find, name, of, limit in means:
         row: Test = lambda m, of=of, limit=limit: above(m.now(of), limit)  # noqa: E731
         yield Clause(finding=find, name=name, of=of, condition=mean_above(of, limit), hold=SELF_HELD, outside=row)
-    find, of = "cut_at_limit", "length_limit_share"
-    over: Test = lambda m: above(m.now("length_limit_share"), 0.5)  # noqa: E731
-    yield Clause(finding=find, name="share", of=of, condition=cut, hold=SELF_HELD, only_if=still_whole, outside=over)
-    of = "eos_tokens"
-    none: Test = lambda m: m.now("eos_tokens") == 0  # noqa: E731
-    yield Clause(finding=find, name="no_end", of=of, condition=no_end_tokens, hold=SELF_HELD, outside=none)
-    of = "response_length_mean"
-    yield Clause(finding=find, name="constant", of=of, condition=same_length, hold=SELF_HELD, outside=repeated)
-    of = "length_limit_share"
-    yield Clause(finding=find, name="growth", of=of, condition=cut_more, hold=SELF_HELD, only_if=still_whole, change=1)
-    signs: list[tuple[str, str, Test]] = [
-        ("reward_std", "reward_std", equal_rewards),
-        ("advantages", "advantage_max", no_advantages),
-        ("gradient", "grad_norm", no_gradient),
-        ("reward", "reward_mean", at_floor),
-    ]
-    for name, of, test in signs:
-        yield Clause(finding="no_learning_signal", name=name, of=of, condition=test, hold=DEAD_HOLD)
+    clause = partial(Clause, finding="cut_at_limit", hold=SELF_HELD)
+    cut_share, ends = "length_limit_share", "eos_tokens"
+    over: Test = lambda m: above(m.now(cut_share), 0.5)  # noqa: E731
+    yield clause(name="share", of=cut_share, condition=cut, only_if=still_whole, outside=over)
+    yield clause(name="no_end", of=ends, condition=no_end_tokens, outside=lambda m: m.now(ends) == 0)
+    yield clause(name="constant", of="response_length_mean", condition=same_length, outside=repeated)
+    yield clause(name="growth", of=cut_share, condition=cut_more, only_if=still_whole, change=1)
+    clause, tokens = partial(Clause, finding="no_learning_signal", hold=DEAD_HOLD), "n_tokens"
+    yield clause(name="reward_std", of="reward_std", condition=equal_rewards)
+    yield clause(name="advantages", of="advantage_max", condition=no_advantages)
+    yield clause(name="gradient", of="grad_norm", condition=no_gradient)
+    yield clause(name="reward", of="reward_mean", condition=at_floor)
     # nothing trains
-    of = "n_tokens"
-    yield Clause(finding="no_learning_signal", name="mask", of=of, condition=lambda m: m.now(of) <= 0, hold=(20, 20))
+    yield clause(name="mask", of=tokens, condition=lambda m: m.now(tokens) <= 0, hold=(20, 20))
 
 
 # lengths and entropy ------------------------------------------------------------------------------------------------
@@ -432,25 +418,20 @@ def learnt_nothing(m: Moment) -> bool | None:
 
 def reward() -> Iterator[Clause]:
     """Yield the clauses of overoptimisation, of the reward findings and of what is only info."""
-    of = "eval_reward"
-    yield Clause(
-        finding="overoptimisation", name="evaluation", of=of, condition=overoptimised, hold=(2, 2), is_split=True
-    )
+    clause, of = partial(Clause, is_split=True), "eval_reward"
+    yield clause(finding="overoptimisation", name="evaluation", of=of, condition=overoptimised, hold=(2, 2))
     # on the main evaluation: 3 running
     find = "reward_decline"
-    yield Clause(finding=find, name="evaluation", of=of, condition=fallen(0.5, of), hold=(3, 3), is_split=True)
+    yield clause(finding=find, name="evaluation", of=of, condition=fallen(0.5, of), hold=(3, 3))
     # fall >= 0.85, 3 rows; fall >= 0.5, 20 rows
     of = "reward_mean"
-    yield Clause(finding=find, name="fall", of=of, condition=fallen(0.5), hold=(20, 20), is_split=True)
-    yield Clause(finding="reward_collapse", name="fall", of=of, condition=fallen(0.85), hold=(3, 3), is_split=True)
+    yield clause(finding=find, name="fall", of=of, condition=fallen(0.5), hold=(20, 20))
+    yield clause(finding="reward_collapse", name="fall", of=of, condition=fallen(0.85), hold=(3, 3))
     yield Clause(finding="not_learning", name="floor", of=of, condition=learnt_nothing, hold=SELF_HELD)
     # info only: weaker signal (`effective_signal` < 0.5 b), duplicate prompts (< 0.5 b), step time > 3 b and > 1 s
-    find, of = "weak_learning_signal", "effective_signal"
-    yield Clause(finding=find, name="fall", of=of, condition=lambda m: below_b(m, "effective_signal", 0.5), change=-1)
-    find, of = "duplicate_prompts", "distinct_prompt_share"
-    yield Clause(
-        finding=find, name="fall", of=of, condition=lambda m: below_b(m, "distinct_prompt_share", 0.5), change=-1
-    )
+    for find, of in (("weak_learning_signal", "effective_signal"), ("duplicate_prompts", "distinct_prompt_share")):
+        half: Test = lambda m, of=of: below_b(m, of, 0.5)  # noqa: E731
+        yield Clause(finding=find, name="fall", of=of, condition=half, change=-1)
     of = "step_seconds"
     yield Clause(finding="slow_steps", name="growth", of=of, condition=times_b(of, 3, 1.0), change=1)
 

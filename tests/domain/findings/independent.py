@@ -1,6 +1,6 @@
 """The findings of a run, computed anew at each row from the lists of values: slow, literal, for comparison in tests.
 
-Where the specification leaves a choice, AMBIGUITIES says how it is read here.
+Where the specification leaves a choice, `ambiguities.md` says how it is read here.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tests.domain.findings.ambiguities import AMBIGUITIES as AMBIGUITIES
 from tests.domain.findings.clauses_of_engines import (
     DEAD_HOLD,
     NAMES,
@@ -34,7 +33,6 @@ ORDER = (
 )
 """The order of section 2, that of causes."""
 CLAUSES = (*not_a_number(), *corrupt(), *agreement(), *training())
-INFO = ("not_learning", "solved", "weak_learning_signal", "gradient_spike", "duplicate_prompts", "slow_steps")
 CERTAIN = ("not_a_number", "corrupt_logprobs")
 _AGREEMENT = ("moe_routing", "support_shift", "temperature", "stale_rollouts", "engine_mismatch")
 _DRIFT = ("variance_blowup", "moderate_drift")

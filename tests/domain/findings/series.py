@@ -82,10 +82,7 @@ def _set(**limits: float) -> Illness:
 
 
 def _fixed(**values: float) -> Illness:
-    def illness(d: Draft) -> None:
-        d.hold(**values)
-
-    return illness
+    return lambda d: d.hold(**values)
 
 
 def _times(name: str, factor: float, *, least: int = 22) -> Illness:
@@ -168,18 +165,10 @@ def _displaced(share: float) -> Illness:
     )
 
 
-def _alone(*keep: str) -> Callable[[Illness], Illness]:
-    """Return the illness in a log that has of a pair of engines only some signals."""
+def _alone(keep: str, of: Illness) -> Illness:
+    """Return the illness in a log that has of a pair of engines only one signal."""
     stems = ("kl_k1", "kl_k2", "kl_k3", "prob_pearson", "ppl_ratio", "abs_log_ratio")
-
-    def wrap(of: Illness) -> Illness:
-        def illness(d: Draft) -> None:
-            of(d)
-            d.drop(*(f"mismatch_{stem}" for stem in stems if stem not in keep))
-
-        return illness
-
-    return wrap
+    return _both(of, lambda d: d.drop(*(f"mismatch_{stem}" for stem in stems if stem != keep)))
 
 
 def _step(name: str, before: float, after: float, *, at: int, noise: float = 0.1) -> Illness:
@@ -324,8 +313,8 @@ ILLNESSES: dict[str, Illness] = {
     "invalid": _set(invalid_fraction=0.01),
     "zeros": _zeros,
     "other weights": _fixed(mismatch_prob_pearson=0.3, mismatch_kl_k1=0.8, mismatch_abs_log_ratio_mean=1.0),
-    "far weights": _alone("kl_k1")(_set(mismatch_kl_k1=1.25)),
-    "far log-ratio": _alone("abs_log_ratio")(_set(mismatch_abs_log_ratio_mean=1.15)),
+    "far weights": _alone("kl_k1", _set(mismatch_kl_k1=1.25)),
+    "far log-ratio": _alone("abs_log_ratio", _set(mismatch_abs_log_ratio_mean=1.15)),
     "replay": _replay,
     "flips": _both(_times("router_flip_rate", 3), _fixed(mismatch_kl_k3=0.2)),
     "support": _support,
@@ -333,8 +322,8 @@ ILLNESSES: dict[str, Illness] = {
     "stale": _both(_fixed(version_lag_mean=3.0), _set(mismatch_kl_k3=0.15)),
     "stale ppl": _both(_fixed(version_lag_mean=3.0), _set(mismatch_ppl_ratio=1.04)),
     "stale k1": _both(_fixed(version_lag_mean=3.0), _set(mismatch_kl_k1=0.15)),
-    "stale log-ratio": _alone("abs_log_ratio")(
-        _both(_fixed(version_lag_mean=3.0), _set(mismatch_abs_log_ratio_mean=0.45))
+    "stale log-ratio": _alone(
+        "abs_log_ratio", _both(_fixed(version_lag_mean=3.0), _set(mismatch_abs_log_ratio_mean=0.45))
     ),
     "nothing synced": _nothing_synced,
     "later lag": _later_lag,
@@ -346,7 +335,7 @@ ILLNESSES: dict[str, Illness] = {
     "k1 change": _step("mismatch_kl_k1", 2e-4, 0.013, at=25),
     "k3": _set(mismatch_kl_k3=0.05),
     "k3 change": _step("mismatch_kl_k3", 3e-4, 0.013, at=25),
-    "log-ratio": _alone("abs_log_ratio")(_set(mismatch_abs_log_ratio_mean=0.15)),
+    "log-ratio": _alone("abs_log_ratio", _set(mismatch_abs_log_ratio_mean=0.15)),
     "log-ratio change": _step("mismatch_abs_log_ratio_mean", 1.5e-3, 0.035, at=25),
     "large gaps": _of_tokens("n_prob_diff_half", 1.1e-3),
     "staleness": _set(staleness_kl_k3=0.05),

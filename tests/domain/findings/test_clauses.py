@@ -38,6 +38,8 @@ HEALTHY: Mapping[str, float] = {
 LITTLE = 1e-4
 """The value of what else a clause reads, in healthy rows."""
 Values = dict[str, float]
+Ill = Values | Callable[[int], Values]
+"""The values of ill rows, the same in each or by the row."""
 
 
 def wobble(row: int) -> float:
@@ -107,16 +109,6 @@ def made(clause: Clause, factor: float) -> Callable[[int], Values]:
     return lambda row: {name: value * (1.0 + 1e-3 * (wobble(row) - 1.0)) for name, value in logged.items()}
 
 
-def constant(**values: float) -> Callable[[int], Values]:
-    """Return values that are the same in each row."""
-    return lambda _: dict(values)
-
-
-def falling(_: int) -> Values:
-    """Return a reward that has fallen to its lowest."""
-    return {"reward_mean": 0.0}
-
-
 STEADY_SLOPES = {
     "mismatch_logp_slope_q": 0.02,
     "mismatch_logp_slope_p": 0.025,
@@ -133,89 +125,62 @@ SHIFTED = {
     "mismatch_drift_spread": 0.02,
     "mismatch_kl_k2": 0.5,
 }
-SPECIAL: Mapping[str, tuple[Callable[[int], Values], Callable[[int], Values]]] = {
+FALLEN = {"reward_mean": 0.0}
+"""A reward that has fallen to its lowest."""
+STEPPED, LEAPT = (STEADY_SLOPES | {"mismatch_logp_corr_q": corr} for corr in (0.95, 0.6))
+LATE = HEALTHY_ROWS + 5
+SPECIAL: Mapping[str, tuple[Ill, Ill]] = {
     "stale_rollouts.no_sync": (lambda row: {"engine_lag": float(row)}, lambda row: {"engine_lag": float(row % 5)}),
-    "corrupt_logprobs.unit": (
-        constant(logp_unit=0.69, logp_unit_residual=0.1),
-        constant(logp_unit=0.75, logp_unit_residual=0.1),
+    "corrupt_logprobs.unit": tuple({"logp_unit": unit, "logp_unit_residual": 0.1} for unit in (0.69, 0.75)),
+    "corrupt_logprobs.sign": tuple({"positive_fraction": 0.3, "mu_logprob_mean": mean} for mean in (-0.0002, -0.3)),
+    "corrupt_logprobs.probabilities": tuple(
+        {"positive_fraction": 0.99, "mu_logprob_mean": 0.0, "positive_max": most} for most in (0.9, 7.0)
     ),
-    "corrupt_logprobs.sign": (
-        constant(positive_fraction=0.3, mu_logprob_mean=-0.0002),
-        constant(positive_fraction=0.3, mu_logprob_mean=-0.3),
-    ),
-    "corrupt_logprobs.probabilities": (
-        constant(positive_fraction=0.99, mu_logprob_mean=0.0, positive_max=0.9),
-        constant(positive_fraction=0.99, mu_logprob_mean=0.0, positive_max=7.0),
-    ),
-    "corrupt_logprobs.shifted": (constant(**SHIFTED), constant(**SHIFTED | {"mismatch_drift_spread": 0.4})),
-    "corrupt_logprobs.order": (constant(**SHIFTED | {"mismatch_drift_spread": 0.4}), constant(**SHIFTED)),
-    "corrupt_logprobs.end_dropped": (constant(**COUNTS, **TAIL), constant(**COUNTS, **TAIL | {"n_zero_tail": 500.0})),
-    "corrupt_logprobs.padding": (constant(**NO_GAPS, **TAIL), constant(**COUNTS, **TAIL)),
-    "corrupt_logprobs.zeros": (constant(**COUNTS), constant(**COUNTS | {"n_mu_zero_unlikely": 0.9})),
-    "moe_routing.replayed": (constant(router_flip_rate=0.0015), constant(router_flip_rate=0.0009)),
-    "wrong_policy.pearson": (
-        constant(mismatch_prob_pearson=0.3, mismatch_kl_k1=0.6, mismatch_abs_log_ratio_mean=0.9),
-        constant(mismatch_prob_pearson=0.3, mismatch_kl_k1=0.4, mismatch_abs_log_ratio_mean=0.9),
+    "corrupt_logprobs.shifted": (SHIFTED, SHIFTED | {"mismatch_drift_spread": 0.4}),
+    "corrupt_logprobs.order": (SHIFTED | {"mismatch_drift_spread": 0.4}, SHIFTED),
+    "corrupt_logprobs.end_dropped": (COUNTS | TAIL, COUNTS | TAIL | {"n_zero_tail": 500.0}),
+    "corrupt_logprobs.padding": (NO_GAPS | TAIL, COUNTS | TAIL),
+    "corrupt_logprobs.zeros": (COUNTS, COUNTS | {"n_mu_zero_unlikely": 0.9}),
+    "moe_routing.replayed": ({"router_flip_rate": 0.0015}, {"router_flip_rate": 0.0009}),
+    "wrong_policy.pearson": tuple(
+        {"mismatch_prob_pearson": 0.3, "mismatch_kl_k1": k1, "mismatch_abs_log_ratio_mean": 0.9} for k1 in (0.6, 0.4)
     ),
     "temperature.slopes": (
-        constant(**STEADY_SLOPES),
+        STEADY_SLOPES,
         lambda row: STEADY_SLOPES | {"mismatch_logp_slope_p": 0.025 if row % 2 else -0.025},
     ),
-    "temperature.step": (constant(**STEADY_SLOPES | {"mismatch_logp_corr_q": 0.95}), constant(**STEADY_SLOPES)),
-    "temperature.leap": (
-        constant(**STEADY_SLOPES | {"mismatch_logp_corr_q": 0.6}),
-        constant(**STEADY_SLOPES | {"mismatch_logp_corr_q": 0.3}),
-    ),
-    "support_shift.ratio": (constant(mismatch_ratio_mean=0.99), constant(mismatch_ratio_mean=0.997)),
-    "engine_mismatch.gaps": (
-        constant(**NO_GAPS | {"n_prob_diff_half": 100.0}),
-        constant(**NO_GAPS | {"n_prob_diff_half": 40.0}),
-    ),
-    "cut_at_limit.constant": (constant(response_length_mean=300.0), lambda row: {"response_length_mean": 300.0 + row}),
-    "no_learning_signal.advantages": (
-        lambda _: {"advantage_max": 0.0, "advantage_min": 0.0},
-        lambda _: {"advantage_max": 0.0, "advantage_min": -0.5},
-    ),
-    "no_learning_signal.reward": (constant(reward_mean=0.0), constant(reward_mean=0.02)),
-    "no_learning_signal.mask": (constant(n_tokens=0.0), constant(n_tokens=5.0)),
-    "entropy_explosion.beside_fall": (
-        lambda row: {"sampled_entropy": 1.4} | falling(row),
-        constant(sampled_entropy=1.4),
-    ),
-    "entropy_explosion.growing": (
-        lambda row: {"sampled_entropy": 0.9} | falling(row),
-        constant(sampled_entropy=0.9),
-    ),
-    "entropy_explosion.leap": (
-        lambda row: {"sampled_entropy": 1.2} | falling(row),
-        constant(sampled_entropy=1.2),
-    ),
-    "overoptimisation.evaluation": (
-        lambda _: {"eval_reward": -0.5, "reward_mean": 0.9},
-        lambda _: {"eval_reward": -0.5, "reward_mean": 0.4},
-    ),
-    "reward_collapse.fall": (falling, constant(reward_mean=0.35)),
-    "reward_decline.fall": (falling, constant(reward_mean=0.35)),
-    "reward_decline.evaluation": (constant(eval_reward=0.0), constant(eval_reward=0.38)),
+    "temperature.step": (STEPPED, STEADY_SLOPES),
+    "temperature.leap": (LEAPT, LEAPT | {"mismatch_logp_corr_q": 0.3}),
+    "support_shift.ratio": ({"mismatch_ratio_mean": 0.99}, {"mismatch_ratio_mean": 0.997}),
+    "engine_mismatch.gaps": (NO_GAPS | {"n_prob_diff_half": 100.0}, NO_GAPS | {"n_prob_diff_half": 40.0}),
+    "cut_at_limit.constant": ({"response_length_mean": 300.0}, lambda row: {"response_length_mean": 300.0 + row}),
+    "no_learning_signal.advantages": tuple({"advantage_max": 0.0, "advantage_min": least} for least in (0.0, -0.5)),
+    "no_learning_signal.reward": ({"reward_mean": 0.0}, {"reward_mean": 0.02}),
+    "no_learning_signal.mask": ({"n_tokens": 0.0}, {"n_tokens": 5.0}),
+    **{
+        f"entropy_explosion.{name}": ({"sampled_entropy": entropy} | FALLEN, {"sampled_entropy": entropy})
+        for name, entropy in (("beside_fall", 1.4), ("growing", 0.9), ("leap", 1.2))
+    },
+    "overoptimisation.evaluation": tuple({"eval_reward": -0.5, "reward_mean": mean} for mean in (0.9, 0.4)),
+    "reward_collapse.fall": (FALLEN, {"reward_mean": 0.35}),
+    "reward_decline.fall": (FALLEN, {"reward_mean": 0.35}),
+    "reward_decline.evaluation": ({"eval_reward": 0.0}, {"eval_reward": 0.38}),
     "not_learning.floor": (
         lambda row: {"reward_mean": -0.09 + 0.05 * (-1) ** row},
         lambda row: {"reward_mean": 0.3 * (row % 2)},
     ),
-    "collapse_risk.risk": (constant(collapse_risk=0.7), constant(collapse_risk=0.45)),
+    "collapse_risk.risk": ({"collapse_risk": 0.7}, {"collapse_risk": 0.45}),
     "gradient_spike.spike": (
-        lambda row: {"grad_norm": 6.0 if row == HEALTHY_ROWS + 5 else 0.3},
-        lambda row: {"grad_norm": 2.0 if row == HEALTHY_ROWS + 5 else 0.3},
+        lambda row: {"grad_norm": 6.0 if row == LATE else 0.3},
+        lambda row: {"grad_norm": 2.0 if row == LATE else 0.3},
     ),
     "step_too_large.spikes": (
-        lambda row: {"grad_norm": 6.0 if row % 3 else 0.3} | falling(row),
+        lambda row: {"grad_norm": 6.0 if row % 3 else 0.3} | FALLEN,
         lambda row: {"grad_norm": 6.0 if row % 3 else 0.3},
     ),
-    "length_hacking.growth": (
-        constant(response_length_mean=450.0, reward_length_corr=0.7),
-        constant(response_length_mean=450.0, reward_length_corr=0.3),
-    ),
+    "length_hacking.growth": tuple({"response_length_mean": 450.0, "reward_length_corr": corr} for corr in (0.7, 0.3)),
 }
-"""Clauses whose rows cannot be made from their limits: rows that fire, and rows that do not."""
+"""Clauses whose rows cannot be made from their limits: values that fire, and values that do not."""
 FROM_THE_START = {
     "no_learning_signal.reward": {"reward_mean": 0.4},
     "overoptimisation.evaluation": {"eval_reward": 0.7},
@@ -239,7 +204,7 @@ def stood(key: str, *, is_far: bool) -> frozenset[str]:
         values = {sources_of(name)[0]: LITTLE * wobble(row) for name in read} | healthy(row)
         values |= {name: value + 0.15 * math.sin(2.4 * row) for name, value in FROM_THE_START.get(key, {}).items()}
         if row >= HEALTHY_ROWS:
-            values |= ill(row)
+            values |= ill(row) if callable(ill) else ill
         values = {name: value for name, value in values.items() if name not in unknown}
         state = JUDGE.fold(state, Row(place=Place(0, row), values=values, facts={"replay_declared": 1.0}))
         found |= {name for name, memory in state.clauses.items() if memory.stands}

@@ -38,9 +38,7 @@ def folded(
 
 def judged(rows: Iterable[Values]) -> Judgement:
     """Return the judgement after rows."""
-    found = judge_run(folded(rows), CATALOGUE)
-    assert found is not None
-    return found
+    return judge_run(folded(rows), CATALOGUE)
 
 
 def healthy(n: int, *, seed: int = 0, **others: float) -> list[Values]:
@@ -172,24 +170,20 @@ def test_the_onset_is_not_before_the_last_row_in_which_the_reward_rose() -> None
 
 def test_a_run_that_is_ill_from_its_first_row_has_no_last_good_step() -> None:
     found = judged(with_values(healthy(60), mismatch_kl_k3=0.2))
-    assert found.lead is not None
     assert (found.lead.finding, found.lead.since.step, found.lead.from_start) == ("engine_mismatch", 0, True)
     assert (found.last_good, found.since) == (None, Place(0, 0))
 
 
 def test_an_onset_in_the_first_rows_leaves_the_last_good_step_unknown() -> None:
     found = judged([*healthy(4), *with_values(healthy(60), mismatch_kl_k3=0.2)])
-    assert found.lead is not None
     assert (found.lead.since.step, found.lead.from_start, found.last_good) == (4, False, None)
 
 
 def test_a_collapse_begins_where_the_reward_fell_and_not_where_it_was_found() -> None:
     found = judged([*healthy(200), *with_values(healthy(30), reward_mean=0.1)])
-    assert found.lead is not None
     assert found.lead.finding == "reward_collapse"
     assert abs(found.lead.since.step - 200) <= 1
     assert found.lead.found.step > 201
-    assert found.last_good is not None
     assert found.last_good.step == found.lead.since.step - 1
 
 
@@ -201,17 +195,13 @@ def test_a_cause_leads_its_consequence() -> None:
     ]
     state = folded(rows)
     assert {"engine_mismatch", "reward_collapse"} <= state.standing.keys()
-    leader = leader_of(state, CATALOGUE)
-    assert leader is not None
-    assert leader.finding == "engine_mismatch"
+    assert leader_of(state, CATALOGUE).finding == "engine_mismatch"
 
 
 def test_what_stood_for_long_before_does_not_lead_a_collapse() -> None:
     ill = with_values(healthy(150), mismatch_kl_k3=0.3)
     state = folded([*healthy(30), *ill, *with_values(healthy(40), mismatch_kl_k3=0.3, reward_mean=0.05)])
-    leader = leader_of(state, CATALOGUE)
-    assert leader is not None
-    assert leader.finding == "reward_collapse"
+    assert leader_of(state, CATALOGUE).finding == "reward_collapse"
 
 
 def test_a_finding_whose_signal_the_run_does_not_have_is_shown_by_its_evidence() -> None:
@@ -224,9 +214,7 @@ def test_a_prediction_does_not_lead_a_finding() -> None:
     alone = folded(rows)
     assert set(alone.standing) == {"collapse_risk"}
     state = folded(with_values(healthy(20), collapse_risk=0.9, mismatch_kl_k3=0.3), state=alone)
-    leader = leader_of(state, CATALOGUE)
-    assert leader is not None
-    assert leader.finding == "engine_mismatch"
+    assert leader_of(state, CATALOGUE).finding == "engine_mismatch"
 
 
 def test_a_prediction_ends_where_the_predictor_falls_silent_and_what_it_said_last_pages_nothing() -> None:
@@ -464,9 +452,7 @@ def test_equal_rewards_after_a_collapse_do_not_lead_it() -> None:
     fallen = [{**row, "reward_mean": 0.0, "reward_std": 0.0} for row in healthy(90)]
     state = folded([*healthy(200), *with_values(healthy(12), reward_mean=0.1), *fallen])
     assert {"reward_collapse", "no_learning_signal"} <= state.standing.keys()
-    leader = leader_of(state, CATALOGUE)
-    assert leader is not None
-    assert leader.finding == "reward_collapse"
+    assert leader_of(state, CATALOGUE).finding == "reward_collapse"
 
 
 def test_what_a_clause_is_meant_for_is_no_evidence_and_is_not_asked_where_it_is_not_known() -> None:

@@ -102,7 +102,6 @@ def test_the_last_good_row_is_before_a_growth_that_a_rising_reward_guards() -> N
     ]  # fmt: skip
     spell = folded(rows).standing["entropy_explosion"]
     assert spell.onset > BEGINS + 4
-    assert spell.good is not None
     assert BEGINS - 5 <= spell.good <= BEGINS + 1
 
 
@@ -137,7 +136,6 @@ def test_the_last_good_row_is_before_all_that_began_within_ten_rows(after: int, 
     illness = state.standing["engine_mismatch"]
     assert (illness.onset, illness.good) == (BEGINS + after, BEGINS + after - 1)
     found = last_good_of(state, illness, CATALOGUE).good
-    assert found is not None
     assert good - 6 <= found <= good
 
 
@@ -149,5 +147,4 @@ def test_what_is_certain_leads_a_collapse_that_comes_long_after_it() -> None:
     state = folded([*begun, *late, *fallen])
     leader = leader_of(state, CATALOGUE)
     assert state.standing["reward_collapse"].onset == 160
-    assert leader is not None
     assert (leader.finding, leader.onset) == ("corrupt_logprobs", BEGINS)

@@ -16,7 +16,6 @@ def test_the_finding_that_leads_has_the_steps_of_the_whole_illness() -> None:
         values = {"mismatch_kl_k3": 0.0002 if step < 30 else 0.2}
         state = Judge(catalogue).fold(state, Row(place=Place(1, step), values=values, facts={}))
     judged = judge_run(state, catalogue)
-    assert judged is not None
     fell = structs.replace(judged, since=Place(1, 22), last_good=Place(1, 21))  # The reward fell before.
     info = judgement_info(fell, framework=None, config={})
     assert info.findings[0].headline == "engine mismatch, or stale rollouts since step 22 (last good step 21)"
@@ -30,7 +29,6 @@ def test_only_the_illness_has_a_last_good_step_in_words() -> None:
         values["mismatch_kl_k3"] = 0.0002 if step < 25 else 0.2
         state = Judge(catalogue).fold(state, Row(place=Place(1, step), values=values, facts={}))
     judged = judge_run(state, catalogue)
-    assert judged is not None
     leading, *others = judgement_info(judged, framework=None, config={}).findings
     assert leading.headline == "engine mismatch, or stale rollouts since step 25 (last good step 24)"
     assert "reward collapse since step 30" in [one.headline for one in others]

@@ -65,17 +65,9 @@ def test_parts_of_a_metric_keep_their_names() -> None:
 @pytest.mark.parametrize(
     ("metrics", "framework"),
     [
-        ({"actor/pg_loss": 0.1, "critic/rewards/mean": 0.5, "response_length/clip_ratio": 0.0}, "verl"),
-        ({"completions/clipped_ratio": 0.1, "reward": 0.5, "loss": 0.0}, "TRL"),
         ({"train/loss": 0.1, "train/reward": 0.4, "train/completions/mean_length": 9.0}, "TRL"),
         ({"train/train_rollout_logprob_abs_diff": 0.01, "train/pg_clipfrac": 0.0, "train/loss": 0.0}, "slime"),
-        ({"rollout/raw_reward": 0.4, "rollout/response_len/mean": 90.0}, "slime"),
         ({"mismatch_kl/all/mean": 1e-3, "optim/lr": 1e-6, "step": 3}, "prime-rl"),
-        ({"train/gen_kl_error": 1e-3, "train/reward": 0.3, "train/grad_norm": 0.2}, "NeMo-RL"),
-        ({"vllm_kl": 1e-3, "ppo_kl": 0.0, "actor_grad_norm": 0.3, "reward": 0.5}, "OpenRLHF"),
-        ({"policy/policy_entropy": 0.3, "reward/avg_raw_reward": 0.4}, "SkyRL"),
-        ({"ppo_actor/update/entropy/avg": 0.3, "ppo_actor/task_reward/avg": 0.4}, "AReaL"),
-        ({"rollout_correction/kl": 1e-3, "reward": 0.4, "entropy/mean": 0.3}, "ms-swift"),
         ({"kl_k3": 1e-3, "grad_norm": 0.2}, None),
         ({"loss": 0.1, "reward": 0.5, "lr": 1e-6, "grad_norm": 0.2, "entropy": 0.3, "kl": 0.1}, None),
         ({"loss": 0.1, "reward": 0.5, "completion_length": 90.0}, None),

@@ -86,213 +86,191 @@ CRASHED, SILENT, JUST_ENDED = map(in_state, (RunState.CRASHED, RunState.STALLED,
 LONG_ENDED = in_state(RunState.FINISHED, silent_seconds=REVIEW_SECONDS + 1)
 COLLAPSED_AT = "reward collapse since step 22 (last good step 21)"
 TOO_LARGE_AT = "step too large since step 22 (last good step 21)"
-VERDICTS = [
-    (
-        "an open page",
-        verdict_on(RUN, PAGE, WARN),
-        VerdictKind.ACT,
-        "variance blow-up since step 30; also stale",
-    ),
-    ("an open warning", verdict_on(RUN, WARN), VerdictKind.WATCH, "stale rollouts since step 20"),
-    (
-        "findings without an alert, as in the first steps",
-        verdict_on(judgement=ILL),
-        VerdictKind.WATCH,
-        f"{TOO_LARGE_AT}; also clip saturation",
-    ),
-    ("a finding with a page", verdict_on(RUN, PAGE, judgement=ILL), VerdictKind.ACT, TOO_LARGE_AT),
-    (
-        "a second trainer before a finding",
-        verdict_on(RUN, DUPLICATES, judgement=ILL),
-        VerdictKind.WATCH,
-        "two trainers since step 35; also step too large",
-    ),
-    ("a second trainer alone", verdict_on(RUN, DUPLICATES), VerdictKind.WATCH, "two trainers since step 35"),
-    (
-        "quarantined parts after the leading finding",
-        verdict_on(RUN, QUARANTINE, judgement=ILL),
-        VerdictKind.WATCH,
-        f"{TOO_LARGE_AT}; also batch quarantined, clip saturation",
-    ),
-    ("a quarantine alone", verdict_on(RUN, QUARANTINE), VerdictKind.WATCH, "batch quarantined since step 36"),
-    (
-        "an illness from the start",
-        verdict_on(judgement=judged(found("cut_at_limit", since=0))),
-        VerdictKind.WATCH,
-        "since step 0 (from the start)",
-    ),
-    (
-        "a reward that fell before the finding that leads",
-        verdict_on(judgement=judged(found("step_too_large"), since=Place(1, 18), last_good=Place(1, 17))),
-        VerdictKind.WATCH,
-        "step too large since step 18 (last good step 17)",
-    ),
-    (
-        "a page not yet due",
-        verdict_on(RUN, replace(PAGE, state=AlertState.PENDING)),
-        VerdictKind.HEALTHY,
-        "reward rose",
-    ),
-    ("an informational alert", verdict_on(RUN, replace(PAGE, severity=Severity.INFO)), VerdictKind.HEALTHY, "rose"),
-    ("nothing found", verdict_on(), VerdictKind.HEALTHY, "reward rose"),
-    ("a pause", verdict_on(in_state(RunState.PAUSED)), VerdictKind.HEALTHY, "reward rose, paused"),
-    (
-        "a value outside its healthy range",
-        verdict_on(judgement=judged(word=Word.OUTSIDE, outside=(KL_OUTSIDE,))),
-        VerdictKind.OUTSIDE,
-        "KL per token 0.21 (healthy < 0.005); reward rose",
-    ),
-    (
-        "a reward at its lowest",
-        verdict_on(judgement=judged(word=Word.LEARNT_NOTHING, reward=None)),
-        VerdictKind.LEARNT_NOTHING,
-        "",
-    ),
-    (
-        "few steps",
-        verdict_on(judgement=judged(word=Word.TOO_FEW_ROWS, rows=7, reward=FELL)),
-        VerdictKind.TOO_FEW_ROWS,
-        "(7 of 20); reward 1.08 to 0.59",
-    ),
-    ("a first step that no other follows", verdict_on(judgement=None), VerdictKind.TOO_FEW_ROWS, "(0 of 20)"),
-    (
-        "no agreement",
-        verdict_on(judgement=judged(word=Word.TRAINING_HEALTHY)),
-        VerdictKind.TRAINING_HEALTHY,
-        "agreement not measured; reward rose",
-    ),
-    (
-        "no training",
-        verdict_on(judgement=judged(word=Word.NOT_JUDGED, reward=None)),
-        VerdictKind.NO_DRIFT_FOUND,
-        "training not judged",
-    ),
-    (
-        "nothing of which trmon knows",
-        verdict_on(judgement=judged(word=Word.NOTHING_KNOWN, reward=None)),
-        VerdictKind.UNKNOWN,
-        "nothing here that trmon knows",
-    ),
-    (
-        "no step",
-        verdict_on(replace(RUN, last_step=None), judgement=None),
-        VerdictKind.UNKNOWN,
-        "no step has closed yet",
-    ),
-    (
-        "an open incident whose cause the newest steps no longer show",
-        verdict_on(RUN, COLLAPSE, SYMPTOM, incident=COLLAPSE),
-        VerdictKind.ACT,
-        f"{COLLAPSED_AT}; also mask rate",
-    ),
-    (
-        "an open incident that warns",
-        verdict_on(RUN, replace(COLLAPSE, severity=Severity.WARN), incident=replace(COLLAPSE, severity=Severity.WARN)),
-        VerdictKind.WATCH,
-        COLLAPSED_AT,
-    ),
-    (
-        "an open incident before a second trainer and before another finding",
-        verdict_on(RUN, COLLAPSE, DUPLICATES, incident=COLLAPSE, judgement=ILL),
-        VerdictKind.ACT,
-        f"{COLLAPSED_AT}; also two trainers",
-    ),
-    ("a healed incident", verdict_on(RUN, incident=HEALED), VerdictKind.HEALTHY, "reward rose"),
-    (
-        "an end with a fallen reward",
-        verdict_on(JUST_ENDED, incident=ENDED_ILL, judgement=FALLEN),
-        VerdictKind.ENDED_ILL,
-        f"{COLLAPSED_AT}; ended at step 40",
-    ),
-    (
-        "an end with a page",
-        verdict_on(JUST_ENDED, judgement=judged(found("step_too_large", severity=Severity.PAGE))),
-        VerdictKind.ENDED_ILL,
-        f"{TOO_LARGE_AT}; ended at step 40",
-    ),
-    (
-        "an end with a page at the top of the reward",
-        verdict_on(JUST_ENDED, judgement=judged(found("step_too_large", severity=Severity.PAGE), at_top=True)),
-        VerdictKind.FINISHED,
-        f"ended at step 40 with an open warning: {TOO_LARGE_AT}",
-    ),
-    (
-        "an end with an incident of a page that a rule leads",
-        verdict_on(JUST_ENDED, incident=BY_RULE_TO_THE_END),
-        VerdictKind.ENDED_ILL,
-        "mask rate since step 22; ended at step 40",
-    ),
-    (
-        "an end with a fallen reward, long ago",
-        verdict_on(LONG_ENDED, incident=ENDED_ILL, judgement=FALLEN),
-        VerdictKind.ENDED_ILL,
-        COLLAPSED_AT,
-    ),
-    (
-        "an end after an incident that healed",
-        verdict_on(JUST_ENDED, incident=HEALED),
-        VerdictKind.FINISHED,
-        "ended at step 40, healthy; reward rose",
-    ),
-    (
-        "a healthy end of a later start",
-        verdict_on(replace(RUN, state=RunState.FINISHED, attempt_id=4, last_report_at=NOW + 60.0), incident=ENDED_ILL),
-        VerdictKind.FINISHED,
-        "ended at step 40, healthy",
-    ),
-    (
-        "a crash of an ill run, with its error",
-        verdict_on(
-            replace(CRASHED, ending=RunEnding(at=NOW, reason="exception", error="ValueError: x")),
-            COLLAPSE,
-            incident=COLLAPSE,
-            judgement=FALLEN,
+VERDICTS = {
+    VerdictKind.ACT: [
+        ("an open page", verdict_on(RUN, PAGE, WARN), "variance blow-up since step 30; also stale"),
+        ("a finding with a page", verdict_on(RUN, PAGE, judgement=ILL), TOO_LARGE_AT),
+        (
+            "an open incident whose cause the newest steps no longer show",
+            verdict_on(RUN, COLLAPSE, SYMPTOM, incident=COLLAPSE),
+            f"{COLLAPSED_AT}; also mask rate",
         ),
-        VerdictKind.CRASHED,
-        f"ValueError: x at step 40; before: {COLLAPSED_AT}",
-    ),
-    (
-        "a silent trainer with the alert of its state",
-        verdict_on(in_state(RunState.STALLED, silent_seconds=840.0), STALLED),
-        VerdictKind.STALLED,
-        "no report for 14 min, expected one every 10 s",
-    ),
-    (
-        "a silent trainer whose steps took no time",
-        verdict_on(SILENT, expected_step_seconds=0.0002),
-        VerdictKind.STALLED,
-        "no report for 30 s",
-    ),
-    (
-        "a silent trainer without a usual step",
-        verdict_on(SILENT, expected_step_seconds=None),
-        VerdictKind.STALLED,
-        "no report for 30 s",
-    ),
-    (
-        "a crash after a warning",
-        verdict_on(CRASHED, WARN),
-        VerdictKind.CRASHED,
-        "the trainer ended with an error at step 40; before: stale rollouts since step 20",
-    ),
-    ("a crash after a page", verdict_on(CRASHED, PAGE), VerdictKind.CRASHED, "; before: variance"),
-    ("an end without findings", verdict_on(JUST_ENDED), VerdictKind.FINISHED, "ended at step 40, healthy; reward rose"),
-    (
-        "an end outside the healthy range",
-        verdict_on(JUST_ENDED, judgement=judged(word=Word.OUTSIDE, outside=(KL_OUTSIDE,))),
-        VerdictKind.FINISHED,
-        "ended at step 40, outside the healthy range: KL per token 0.21",
-    ),
-    (
-        "an end with a warning",
-        verdict_on(JUST_ENDED, judgement=ILL),
-        VerdictKind.FINISHED,
-        f"ended at step 40 with an open warning: {TOO_LARGE_AT}",
-    ),
-]
+        (
+            "an open incident before a second trainer and before another finding",
+            verdict_on(RUN, COLLAPSE, DUPLICATES, incident=COLLAPSE, judgement=ILL),
+            f"{COLLAPSED_AT}; also two trainers",
+        ),
+    ],
+    VerdictKind.WATCH: [
+        ("an open warning", verdict_on(RUN, WARN), "stale rollouts since step 20"),
+        (
+            "findings without an alert, as in the first steps",
+            verdict_on(judgement=ILL),
+            f"{TOO_LARGE_AT}; also clip saturation",
+        ),
+        (
+            "a second trainer before a finding",
+            verdict_on(RUN, DUPLICATES, judgement=ILL),
+            "two trainers since step 35; also step too large",
+        ),
+        ("a second trainer alone", verdict_on(RUN, DUPLICATES), "two trainers since step 35"),
+        (
+            "quarantined parts after the leading finding",
+            verdict_on(RUN, QUARANTINE, judgement=ILL),
+            f"{TOO_LARGE_AT}; also batch quarantined, clip saturation",
+        ),
+        ("a quarantine alone", verdict_on(RUN, QUARANTINE), "batch quarantined since step 36"),
+        (
+            "an illness from the start",
+            verdict_on(judgement=judged(found("cut_at_limit", since=0))),
+            "since step 0 (from the start)",
+        ),
+        (
+            "a reward that fell before the finding that leads",
+            verdict_on(judgement=judged(found("step_too_large"), since=Place(1, 18), last_good=Place(1, 17))),
+            "step too large since step 18 (last good step 17)",
+        ),
+        (
+            "an open incident that warns",
+            verdict_on(
+                RUN, replace(COLLAPSE, severity=Severity.WARN), incident=replace(COLLAPSE, severity=Severity.WARN)
+            ),
+            COLLAPSED_AT,
+        ),
+    ],
+    VerdictKind.HEALTHY: [
+        ("a page not yet due", verdict_on(RUN, replace(PAGE, state=AlertState.PENDING)), "reward rose"),
+        ("an informational alert", verdict_on(RUN, replace(PAGE, severity=Severity.INFO)), "rose"),
+        ("nothing found", verdict_on(), "reward rose"),
+        ("a pause", verdict_on(in_state(RunState.PAUSED)), "reward rose, paused"),
+        ("a healed incident", verdict_on(RUN, incident=HEALED), "reward rose"),
+    ],
+    VerdictKind.OUTSIDE: [
+        (
+            "a value outside its healthy range",
+            verdict_on(judgement=judged(word=Word.OUTSIDE, outside=(KL_OUTSIDE,))),
+            "KL per token 0.21 (healthy < 0.005); reward rose",
+        ),
+    ],
+    VerdictKind.LEARNT_NOTHING: [
+        ("a reward at its lowest", verdict_on(judgement=judged(word=Word.LEARNT_NOTHING, reward=None)), ""),
+    ],
+    VerdictKind.TOO_FEW_ROWS: [
+        (
+            "few steps",
+            verdict_on(judgement=judged(word=Word.TOO_FEW_ROWS, rows=7, reward=FELL)),
+            "(7 of 20); reward 1.08 to 0.59",
+        ),
+        ("a first step that no other follows", verdict_on(judgement=None), "(0 of 20)"),
+    ],
+    VerdictKind.TRAINING_HEALTHY: [
+        (
+            "no agreement",
+            verdict_on(judgement=judged(word=Word.TRAINING_HEALTHY)),
+            "agreement not measured; reward rose",
+        ),
+    ],
+    VerdictKind.NO_DRIFT_FOUND: [
+        ("no training", verdict_on(judgement=judged(word=Word.NOT_JUDGED, reward=None)), "training not judged"),
+    ],
+    VerdictKind.UNKNOWN: [
+        (
+            "nothing of which trmon knows",
+            verdict_on(judgement=judged(word=Word.NOTHING_KNOWN, reward=None)),
+            "nothing here that trmon knows",
+        ),
+        ("no step", verdict_on(replace(RUN, last_step=None), judgement=None), "no step has closed yet"),
+    ],
+    VerdictKind.ENDED_ILL: [
+        (
+            "an end with a fallen reward",
+            verdict_on(JUST_ENDED, incident=ENDED_ILL, judgement=FALLEN),
+            f"{COLLAPSED_AT}; ended at step 40",
+        ),
+        (
+            "an end with a page",
+            verdict_on(JUST_ENDED, judgement=judged(found("step_too_large", severity=Severity.PAGE))),
+            f"{TOO_LARGE_AT}; ended at step 40",
+        ),
+        (
+            "an end with an incident of a page that a rule leads",
+            verdict_on(JUST_ENDED, incident=BY_RULE_TO_THE_END),
+            "mask rate since step 22; ended at step 40",
+        ),
+        (
+            "an end with a fallen reward, long ago",
+            verdict_on(LONG_ENDED, incident=ENDED_ILL, judgement=FALLEN),
+            COLLAPSED_AT,
+        ),
+    ],
+    VerdictKind.FINISHED: [
+        (
+            "an end with a page at the top of the reward",
+            verdict_on(JUST_ENDED, judgement=judged(found("step_too_large", severity=Severity.PAGE), at_top=True)),
+            f"ended at step 40 with an open warning: {TOO_LARGE_AT}",
+        ),
+        (
+            "an end after an incident that healed",
+            verdict_on(JUST_ENDED, incident=HEALED),
+            "ended at step 40, healthy; reward rose",
+        ),
+        (
+            "a healthy end of a later start",
+            verdict_on(
+                replace(RUN, state=RunState.FINISHED, attempt_id=4, last_report_at=NOW + 60.0), incident=ENDED_ILL
+            ),
+            "ended at step 40, healthy",
+        ),
+        ("an end without findings", verdict_on(JUST_ENDED), "ended at step 40, healthy; reward rose"),
+        (
+            "an end outside the healthy range",
+            verdict_on(JUST_ENDED, judgement=judged(word=Word.OUTSIDE, outside=(KL_OUTSIDE,))),
+            "ended at step 40, outside the healthy range: KL per token 0.21",
+        ),
+        (
+            "an end with a warning",
+            verdict_on(JUST_ENDED, judgement=ILL),
+            f"ended at step 40 with an open warning: {TOO_LARGE_AT}",
+        ),
+    ],
+    VerdictKind.CRASHED: [
+        (
+            "a crash of an ill run, with its error",
+            verdict_on(
+                replace(CRASHED, ending=RunEnding(at=NOW, reason="exception", error="ValueError: x")),
+                COLLAPSE,
+                incident=COLLAPSE,
+                judgement=FALLEN,
+            ),
+            f"ValueError: x at step 40; before: {COLLAPSED_AT}",
+        ),
+        (
+            "a crash after a warning",
+            verdict_on(CRASHED, WARN),
+            "the trainer ended with an error at step 40; before: stale rollouts since step 20",
+        ),
+        ("a crash after a page", verdict_on(CRASHED, PAGE), "; before: variance"),
+    ],
+    VerdictKind.STALLED: [
+        (
+            "a silent trainer with the alert of its state",
+            verdict_on(in_state(RunState.STALLED, silent_seconds=840.0), STALLED),
+            "no report for 14 min, expected one every 10 s",
+        ),
+        (
+            "a silent trainer whose steps took no time",
+            verdict_on(SILENT, expected_step_seconds=0.0002),
+            "no report for 30 s",
+        ),
+        ("a silent trainer without a usual step", verdict_on(SILENT, expected_step_seconds=None), "no report for 30 s"),
+    ],
+}
 
 
-@pytest.mark.parametrize(("verdict", "kind", "why"), [pytest.param(*case, id=sentence) for sentence, *case in VERDICTS])
+@pytest.mark.parametrize(
+    ("verdict", "kind", "why"),
+    [pytest.param(verdict, kind, why, id=case) for kind, cases in VERDICTS.items() for case, verdict, why in cases],
+)
 def test_the_verdict_is_the_most_urgent_one(verdict: RunVerdict, kind: VerdictKind, why: str) -> None:
     assert verdict.kind is kind
     assert why in verdict.why

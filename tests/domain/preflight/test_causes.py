@@ -56,6 +56,12 @@ def rescored(logprobs: Any) -> PreflightResult:
     return preflight(trainer_scores(logprobs=logprobs), trainer_scores())
 
 
+def damaged_on(side: str, logprobs: Any) -> PreflightResult:
+    """Return the result for these log-probs on one side, beside sound ones."""
+    damaged, sound = trainer_scores(logprobs=logprobs), trainer_scores()
+    return preflight(damaged, sound) if side == "rollout" else preflight(sound, damaged)
+
+
 def causes(result: PreflightResult) -> list[PreflightCause]:
     return [found.cause for found in result.causes]
 
@@ -204,16 +210,13 @@ def test_a_response_that_was_encoded_again_to_another_length_is_no_padding() -> 
 def test_zeros_at_the_end_of_responses_are_named(side: str) -> None:
     logprobs, _ = arrays()
     logprobs[:8, -6:] = 0.0
-    damaged, sound = trainer_scores(logprobs=logprobs), trainer_scores()
-    result = preflight(damaged, sound) if side == "rollout" else preflight(sound, damaged)
+    result = damaged_on(side, logprobs)
     zeros = result.counts.rollout_zeros, result.counts.trainer_zeros
     assert causes(result) == [PreflightCause.ZEROS]
     assert 40 <= zeros[side == "trainer"] <= 48
     assert zeros[side == "rollout"] == 0
     assert result.tv_p95 < LIMITS.tv_p95
-    all_zero = trainer_scores(logprobs=np.zeros_like(logprobs))
-    result = preflight(all_zero, sound) if side == "rollout" else preflight(sound, all_zero)
-    assert causes(result)[0] is PreflightCause.ZEROS
+    assert causes(damaged_on(side, np.zeros_like(logprobs)))[0] is PreflightCause.ZEROS
 
 
 @pytest.mark.parametrize("side", ["rollout", "trainer"])
@@ -225,8 +228,7 @@ def test_what_is_no_natural_log_prob_is_named_in_the_words_of_a_run(mistake: Log
         LogprobMistake.PROBABILITIES: np.exp(logprobs),
         LogprobMistake.UNIT: logprobs / np.log(2),
     }
-    damaged, sound = trainer_scores(logprobs=of[mistake]), trainer_scores()
-    result = preflight(damaged, sound) if side == "rollout" else preflight(sound, damaged)
+    result = damaged_on(side, of[mistake])
     assert causes(result) == [PreflightCause.CORRUPT], "all else is measured of the log-probs"
     (found,) = result.causes
     assert (found.detail, found.fix) == (mistake.said_of(f"the {side}", base="log2"), mistake.fix)

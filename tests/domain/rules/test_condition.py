@@ -105,6 +105,15 @@ def measure_reader(values: list[float], **others: float) -> SignalReader:
 
 
 LINE = [1.0 + step for step in range(20)]
+LABELS = {
+    NEWEST: "x",
+    Measure("ratio", to="y"): "x/y",
+    Measure("growth", 10): "growth of x over 10 steps",
+    Measure("relative", 5): "x over its median of 5 steps",
+    Measure("slope", 10): "slope of x over 10 steps",
+    Measure("zscore"): "z-score of x",
+}
+"""Each measure, and how alerts name its value."""
 
 
 @pytest.mark.parametrize(
@@ -125,15 +134,8 @@ LINE = [1.0 + step for step in range(20)]
         pytest.param(Measure("zscore"), measure_reader([*LINE, 10.5 + 1.4826 * 5.0]), 1.0, id="z-score"),
         pytest.param(Measure("zscore"), measure_reader(LINE[:5]), math.nan, id="z-score: too short a history"),
         *(
-            pytest.param(measure, measure_reader([*LINE, math.nan]), math.nan, id=f"nan now: {measure}")
-            for measure in (
-                NEWEST,
-                Measure("ratio", to="x"),
-                Measure("growth", 10),
-                Measure("relative", 5),
-                Measure("slope", 10),
-                Measure("zscore"),
-            )
+            pytest.param(measure, measure_reader([*LINE, math.nan], y=1.0), math.nan, id=f"nan now: {label}")
+            for measure, label in LABELS.items()
         ),
     ],
 )
@@ -142,22 +144,7 @@ def test_a_measure_is_a_number_or_nan(measure: Measure, given: SignalReader, exp
 
 
 def test_every_measure_has_a_label() -> None:
-    measures = (
-        NEWEST,
-        Measure("ratio", to="y"),
-        Measure("growth", 10),
-        Measure("relative", 5),
-        Measure("slope", 10),
-        Measure("zscore"),
-    )
-    assert [measure.label("x") for measure in measures] == [
-        "x",
-        "x/y",
-        "growth of x over 10 steps",
-        "x over its median of 5 steps",
-        "slope of x over 10 steps",
-        "z-score of x",
-    ]
+    assert {measure: measure.label("x") for measure in LABELS} == LABELS
 
 
 def test_the_history_of_a_signal_that_no_rule_needs_is_dropped() -> None:

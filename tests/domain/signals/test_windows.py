@@ -51,7 +51,7 @@ def test_a_window_drops_the_oldest_values() -> None:
     ],
 )
 def test_growth_is_against_five_values_around_a_hundred_steps_earlier(values: dict[int, float], growth: float) -> None:
-    assert filled(values).growth() == pytest.approx(growth, nan_ok=True)
+    assert filled(values).growth(over_steps=100) == pytest.approx(growth, nan_ok=True)
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from statistics import fmean, pstdev
 
 import pytest
 import torch
+from torch import Tensor
 
 from trmon.lab.grpo.rollout_batch import SMALLEST_STD, grpo_advantages, ppo_clip_loss
 
@@ -46,56 +47,37 @@ def test_the_loss_is_ppos_over_tokens_then_sequences() -> None:
     assert loss.item() == pytest.approx(expected, abs=1e-6)
 
 
+def _gradient(
+    logprobs: Tensor, *, advantages: Tensor, weights: Tensor, reference: float = -1.0, mask: Tensor | None = None
+) -> Tensor:
+    """Return the gradient at log-probs [B, L] beside one reference; by default every token counts."""
+    logprobs.requires_grad_()
+    mask = torch.ones_like(logprobs, dtype=torch.bool) if mask is None else mask
+    old = torch.full_like(logprobs, reference)
+    torch.autograd.backward(ppo_clip_loss(logprobs, old, advantages=advantages, mask=mask, clip=0.2, weights=weights))
+    return logprobs.grad
+
+
 def test_rejected_sequences_and_masked_tokens_have_no_gradient() -> None:
-    logprobs = torch.full((3, 4), -1.0, requires_grad=True)
-    old, mask = torch.full((3, 4), -1.0), torch.ones((3, 4), dtype=torch.bool)
-    old[0], mask[2, 2:] = float("nan"), False
-    accepted = torch.tensor([False, True, True])
-    loss = ppo_clip_loss(
-        logprobs,
-        torch.where(accepted[:, None], old, -1.0),
-        advantages=torch.ones(3),
-        mask=mask,
-        clip=0.2,
-        weights=accepted.float(),
-    )
-    torch.autograd.backward(loss)
-    assert logprobs.grad is not None
-    assert logprobs.grad[0].abs().sum() == 0
-    assert logprobs.grad[2, 2:].abs().sum() == 0
-    assert (logprobs.grad[1] < 0).all()
+    mask = torch.ones((3, 4), dtype=torch.bool)
+    mask[2, 2:] = False
+    given = {"advantages": torch.ones(3), "weights": torch.tensor([0.0, 1.0, 1.0]), "mask": mask}
+    gradient = _gradient(torch.full((3, 4), -1.0), **given)
+    assert gradient[0].abs().sum() == 0
+    assert gradient[2, 2:].abs().sum() == 0
+    assert (gradient[1] < 0).all()
 
 
 def test_a_weight_scales_the_gradient_of_its_sequence() -> None:
-    def gradient(weights: list[float]) -> torch.Tensor:
-        logprobs = torch.full((2, 3), -1.0, requires_grad=True)
-        loss = ppo_clip_loss(
-            logprobs,
-            torch.full((2, 3), -1.0),
-            advantages=torch.tensor([1.0, -1.0]),
-            mask=torch.ones((2, 3), dtype=torch.bool),
-            clip=0.2,
-            weights=torch.tensor(weights),
-        )
-        torch.autograd.backward(loss)
-        assert logprobs.grad is not None
-        return logprobs.grad
-
-    torch.testing.assert_close(gradient([1.0, 0.25]), gradient([1.0, 1.0]) * torch.tensor([[1.0], [0.25]]))
+    whole, scaled = (
+        _gradient(torch.full((2, 3), -1.0), advantages=torch.tensor([1.0, -1.0]), weights=torch.tensor([1.0, weight]))
+        for weight in (1.0, 0.25)
+    )
+    torch.testing.assert_close(scaled, whole * torch.tensor([[1.0], [0.25]]))
 
 
 def test_a_clipped_token_has_no_gradient() -> None:
-    logprobs = torch.tensor([[0.5, -0.5]], requires_grad=True)
-    both = torch.ones((1, 2), dtype=torch.bool)
-    loss = ppo_clip_loss(
-        logprobs,
-        torch.zeros(1, 2),
-        advantages=torch.ones(1),
-        mask=both,
-        clip=0.2,
-        weights=torch.ones(1),
-    )
-    torch.autograd.backward(loss)
-    assert logprobs.grad is not None
-    assert logprobs.grad[0, 0] == 0
-    assert logprobs.grad[0, 1] < 0
+    logprobs = torch.tensor([[0.5, -0.5]])
+    gradient = _gradient(logprobs, advantages=torch.ones(1), weights=torch.ones(1), reference=0.0)
+    assert gradient[0, 0] == 0
+    assert gradient[0, 1] < 0

@@ -91,6 +91,6 @@ def test_an_answer_without_eos_or_that_ends_early_is_not_exact() -> None:
 
 def test_prompts_repeat_in_rows() -> None:
     drawn = TASK_FAMILIES["sort"].draw(2, generator=torch.Generator().manual_seed(0)).repeat(3)
-    assert len(drawn) == 6
+    assert len(drawn.tokens) == 6
     assert drawn.tokens[0].equal(drawn.tokens[2])
     assert not drawn.tokens[2].equal(drawn.tokens[3])

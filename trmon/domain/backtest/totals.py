@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
 from statistics import median
+from typing import TypeAlias
 
 import msgspec
+from msgspec import structs
 
 from trmon.domain.backtest.evaluation import OnsetSource, RunBacktest
 from trmon.domain.backtest.rule_replay import RuleGap, RuleSetOutcome
+from trmon.domain.backtest.stored_history import PolicyMaskRate
 
 
 class RuleDifferenceTotals(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,132 +88,101 @@ class BacktestTotals(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BacktestSum:
-    """Adds up runs; it keeps two lead times for each run that collapses."""
+    """Adds up runs, of which it keeps all but their alerts."""
 
     def __init__(self) -> None:
-        self._n_runs = self._n_steps = self._n_collapsed = self._n_others = 0
-        self._rule_sets: dict[str, _RuleSetSum] = {}
-        self._first_steps: defaultdict[str, list[tuple[int | None, int | None]]] = defaultdict(list)
-        self._gaps: Counter[tuple[str, RuleGap]] = Counter()
-        self._policies: dict[str, _PolicySum] = {}
+        self._runs: list[RunBacktest] = []
 
     def add(self, run: RunBacktest) -> None:
         """Add a run."""
-        self._n_runs += 1
-        self._n_steps += run.n_steps
-        self._n_collapsed += run.onset.step is not None
-        self._n_others += _is_other(run)
-        for outcome in run.outcomes:
-            self._rule_sets.setdefault(outcome.rules, _RuleSetSum()).add(outcome, run)
-            self._gaps.update((outcome.rules, gap) for gap in outcome.gaps)
-        if len(run.outcomes) > 1:
-            first, second = (outcome.first_steps for outcome in run.outcomes[:2])
-            for rule in first.keys() | second.keys():
-                self._first_steps[rule].append((first.get(rule), second.get(rule)))
-        for policy in run.policies:
-            counts = self._policies.setdefault(policy.policy, _PolicySum())
-            counts.n_runs += not policy.skipped
-            counts.n_skipped += bool(policy.skipped)
-            counts.n_sequences += policy.n_sequences
-            counts.n_masked += policy.n_sequences * policy.mask_rate if policy.n_sequences else 0.0
+        outcomes = tuple(structs.replace(outcome, alerts=()) for outcome in run.outcomes)
+        self._runs.append(structs.replace(run, outcomes=outcomes))
 
     def totals(self) -> BacktestTotals:
         """Return the totals of the runs so far."""
-        gaps = sorted(self._gaps.items(), key=lambda item: (item[0][0], item[0][1].rule))
+        outcomes: defaultdict[str, list[_OfRun]] = defaultdict(list)
+        policies: defaultdict[str, list[PolicyMaskRate]] = defaultdict(list)
+        gaps: Counter[tuple[str, RuleGap]] = Counter()
+        for run in self._runs:
+            for outcome in run.outcomes:
+                outcomes[outcome.rules].append((outcome, run))
+                gaps.update((outcome.rules, gap) for gap in outcome.gaps)
+            for policy in run.policies:
+                policies[policy.policy].append(policy)
+        by_rule = sorted(gaps.items(), key=lambda item: (item[0][0], item[0][1].rule))
+        n_collapsed = sum(run.onset.step is not None for run in self._runs)
+        n_others = sum(map(_is_other, self._runs))
         return BacktestTotals(
-            n_runs=self._n_runs,
-            n_steps=self._n_steps,
-            n_collapsed=self._n_collapsed,
-            n_others=self._n_others,
-            n_unknown=self._n_runs - self._n_collapsed - self._n_others,
-            rule_sets=tuple(counts.totals(rules) for rules, counts in self._rule_sets.items()),
-            differences=tuple(_difference(rule, self._first_steps[rule]) for rule in sorted(self._first_steps)),
-            gaps=tuple(GapTotals(rules=rules, gap=gap, n_runs=n) for (rules, gap), n in gaps),
-            policies=tuple(counts.totals(policy) for policy, counts in self._policies.items()),
+            n_runs=len(self._runs),
+            n_steps=sum(run.n_steps for run in self._runs),
+            n_collapsed=n_collapsed,
+            n_others=n_others,
+            n_unknown=len(self._runs) - n_collapsed - n_others,
+            rule_sets=tuple(_rule_set(rules, found) for rules, found in outcomes.items()),
+            differences=tuple(_differences(self._runs)),
+            gaps=tuple(GapTotals(rules=rules, gap=gap, n_runs=n) for (rules, gap), n in by_rule),
+            policies=tuple(_policy(policy, rates) for policy, rates in policies.items()),
         )
 
 
-def _difference(rule: str, first_steps: Sequence[tuple[int | None, int | None]]) -> RuleDifferenceTotals:
-    earlier = [other - step for step, other in first_steps if step is not None and other is not None]
-    return RuleDifferenceTotals(
-        rule=rule,
-        n_only=sum(other is None for _, other in first_steps),
-        n_only_against=sum(step is None for step, _ in first_steps),
-        n_both=len(earlier),
-        median_steps_earlier=median(earlier) if earlier else None,
+_OfRun: TypeAlias = tuple[RuleSetOutcome, RunBacktest]
+
+
+def _rule_set(rules: str, found: Sequence[_OfRun]) -> RuleSetTotals:
+    others = [(outcome, run) for outcome, run in found if _is_other(run)]
+    n_steps, n_false_pages = sum(run.n_steps for _, run in others), sum(outcome.n_pages for outcome, _ in others)
+    timed = [(outcome.n_pages, run.days) for outcome, run in others if run.days is not None]
+    days = sum(days for _, days in timed)
+    return RuleSetTotals(
+        rules=rules,
+        alarms=_detection((outcome.first_alarm, run) for outcome, run in found),
+        pages=_detection((outcome.first_page, run) for outcome, run in found),
+        n_false_pages=n_false_pages,
+        false_pages_per_day=sum(n_pages for n_pages, _ in timed) / days if days else None,
+        false_pages_per_1000_steps=1_000 * n_false_pages / n_steps if n_steps else None,
     )
 
 
-@dataclass(slots=True)
-class _DetectionSum:
-    n_found: int = 0
-    n_others: int = 0
-    leads: list[int] = field(default_factory=list)
+def _detection(first_steps: Iterable[tuple[int | None, RunBacktest]]) -> DetectionTotals:
+    alarmed = [(step, run) for step, run in first_steps if step is not None]
+    ahead = [run.onset.step - step for step, run in alarmed if run.onset.step is not None]
+    leads = [n_steps for n_steps in ahead if n_steps > 0]
+    return DetectionTotals(
+        n_found=len(ahead),
+        n_before=len(leads),
+        median_lead_steps=median(leads) if leads else None,
+        n_others=sum(_is_other(run) for _, run in alarmed),
+    )
 
-    def add(self, first_step: int | None, run: RunBacktest) -> None:
-        if first_step is None:
-            return
-        if run.onset.step is None:
-            self.n_others += _is_other(run)
-            return
-        self.n_found += 1
-        if first_step < run.onset.step:
-            self.leads.append(run.onset.step - first_step)
 
-    def totals(self) -> DetectionTotals:
-        return DetectionTotals(
-            n_found=self.n_found,
-            n_before=len(self.leads),
-            median_lead_steps=median(self.leads) if self.leads else None,
-            n_others=self.n_others,
+def _differences(runs: Iterable[RunBacktest]) -> Iterator[RuleDifferenceTotals]:
+    first_steps: defaultdict[str, list[tuple[int | None, int | None]]] = defaultdict(list)
+    for run in runs:
+        if len(run.outcomes) > 1:
+            first, second = (outcome.first_steps for outcome in run.outcomes[:2])
+            for rule in first.keys() | second.keys():
+                first_steps[rule].append((first.get(rule), second.get(rule)))
+    for rule, steps in sorted(first_steps.items()):
+        earlier = [other - step for step, other in steps if step is not None and other is not None]
+        yield RuleDifferenceTotals(
+            rule=rule,
+            n_only=sum(other is None for _, other in steps),
+            n_only_against=sum(step is None for step, _ in steps),
+            n_both=len(earlier),
+            median_steps_earlier=median(earlier) if earlier else None,
         )
 
 
-@dataclass(slots=True)
-class _RuleSetSum:
-    alarms: _DetectionSum = field(default_factory=_DetectionSum)
-    pages: _DetectionSum = field(default_factory=_DetectionSum)
-    n_false_pages: int = 0
-    n_steps: int = 0
-    n_timed_pages: int = 0
-    days: float = 0.0
-
-    def add(self, outcome: RuleSetOutcome, run: RunBacktest) -> None:
-        self.alarms.add(outcome.first_alarm, run)
-        self.pages.add(outcome.first_page, run)
-        if _is_other(run):
-            self.n_false_pages += outcome.n_pages
-            self.n_steps += run.n_steps
-            if run.days is not None:
-                self.n_timed_pages += outcome.n_pages
-                self.days += run.days
-
-    def totals(self, rules: str) -> RuleSetTotals:
-        return RuleSetTotals(
-            rules=rules,
-            alarms=self.alarms.totals(),
-            pages=self.pages.totals(),
-            n_false_pages=self.n_false_pages,
-            false_pages_per_day=self.n_timed_pages / self.days if self.days else None,
-            false_pages_per_1000_steps=1_000 * self.n_false_pages / self.n_steps if self.n_steps else None,
-        )
-
-
-@dataclass(slots=True)
-class _PolicySum:
-    n_runs: int = 0
-    n_skipped: int = 0
-    n_sequences: int = 0
-    n_masked: float = 0.0
-
-    def totals(self, policy: str) -> PolicyTotals:
-        return PolicyTotals(
-            policy=policy,
-            n_runs=self.n_runs,
-            n_skipped=self.n_skipped,
-            n_sequences=self.n_sequences,
-            mask_rate=self.n_masked / self.n_sequences if self.n_sequences else None,
-        )
+def _policy(policy: str, rates: Sequence[PolicyMaskRate]) -> PolicyTotals:
+    n_sequences = sum(rate.n_sequences for rate in rates)
+    n_masked = sum(rate.n_sequences * rate.mask_rate for rate in rates if rate.n_sequences)
+    return PolicyTotals(
+        policy=policy,
+        n_runs=sum(not rate.skipped for rate in rates),
+        n_skipped=sum(bool(rate.skipped) for rate in rates),
+        n_sequences=n_sequences,
+        mask_rate=n_masked / n_sequences if n_sequences else None,
+    )
 
 
 def _is_other(run: RunBacktest) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from trmon.domain.framework_names.tables import Meaning, MetricTable
-from trmon.domain.framework_names.translation import direct_signals, recognise, tables_in_order, trmon_name
+from trmon.domain.framework_names.translation import direct_signals, first_table_with, recognise, trmon_name
 
 EVALUATION = "eval_reward"
 
@@ -49,10 +49,10 @@ def _signal(name: str, signals: dict[str, str]) -> NamedScalar | None:
 
 def _named(name: str, framework: MetricTable | None) -> NamedScalar | None:
     """Return the part that a name is in the first table that has it; without words if nothing is to be shown of it."""
-    keys = ((table, table.name_in_table(name)) for table in tables_in_order(framework))
-    table, key = next(((table, key) for table, key in keys if key is not None), (None, ""))
-    if table is None:
+    found = first_table_with(name, framework)
+    if found is None:
         return None
+    table, key = found
     if key in table.rewards:
         return NamedScalar(name=name, part=ScalarPart.REWARD, words=_words(name, key))
     if key in table.scores or table.signals.get(key) == Meaning(signal=EVALUATION):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from importlib.resources import files
+from typing import Any
 
 import msgspec
+from msgspec import structs
 
 from trmon_client.core.wire.messages import decodable
 
@@ -27,8 +28,8 @@ class Meaning(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     share_of: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class MetricTable:
+@decodable
+class MetricTable(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True, forbid_unknown_fields=True):
     """The metric names of a framework, read from its sources.
 
     `files` are the files of each release or commit that the names are from. Of several names of one signal the first in
@@ -43,9 +44,9 @@ class MetricTable:
     """
 
     framework: str
-    files: Mapping[str, tuple[str, ...]]
-    signals: Mapping[str, Meaning]
-    left_out: Mapping[str, str] = field(default_factory=dict)
+    files: dict[str, tuple[str, ...]] = {}
+    signals: dict[str, Meaning] = {}
+    left_out: dict[str, str] = {}
     rewards: tuple[str, ...] = ()
     scores: tuple[str, ...] = ()
     finishes: tuple[str, ...] = ()
@@ -120,57 +121,35 @@ def normal_form(name: str) -> str:
     return re.sub(r"[\W_]+", "_", name.casefold()).strip("_")
 
 
-@decodable
-class _Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A section of the file; its fields are those of a table, without the names of its base."""
-
-    files: dict[str, tuple[str, ...]] = {}
-    signals: dict[str, str | Meaning] = {}
-    left_out: dict[str, str] = {}
-    rewards: tuple[str, ...] = ()
-    scores: tuple[str, ...] = ()
-    finishes: tuple[str, ...] = ()
-    evaluations: tuple[str, ...] = ()
-    components: tuple[str, ...] = ()
-    prefixes: tuple[str, ...] = ()
-    steps: tuple[str, ...] = ()
-    step_seconds: tuple[str, ...] = ()
-    updates: tuple[str, ...] = ()
-    agreement: str = ""
-    base: str = ""
+_OF_BASE_TOO = (
+    *("rewards", "scores", "finishes", "evaluations", "components"),
+    *("prefixes", "steps", "step_seconds", "updates"),
+)
 
 
 def load_tables() -> tuple[MetricTable, ...]:
     """Return the tables of frameworks.toml in its order; that of home-made names is the last."""
     content = files("trmon.domain.framework_names").joinpath("frameworks.toml").read_bytes()
-    sections = msgspec.toml.decode(content, type=dict[str, _Section])
-    return tuple(_table(name, own, sections[own.base] if own.base else _Section()) for name, own in sections.items())
+    sections: dict[str, dict[str, Any]] = msgspec.toml.decode(content)
+    tables = {name: _table(name, section) for name, section in sections.items()}
+    return tuple(_with_base(table, tables[table.base]) if table.base else table for table in tables.values())
 
 
-def _table(name: str, own: _Section, base: _Section) -> MetricTable:
-    """Return the table of a section; what it says of a name of its base replaces what the base says."""
-    signals = {theirs: ours for theirs, ours in base.signals.items() if theirs not in own.left_out}
-    return MetricTable(
-        framework=name,
-        files=own.files,
-        signals={
-            theirs: Meaning(signal=ours) if isinstance(ours, str) else ours
-            for theirs, ours in {**own.signals, **signals, **own.signals}.items()
-        },
-        left_out={**own.left_out, **{name: why for name, why in base.left_out.items() if name not in own.signals}},
-        rewards=_joined(own.rewards, base.rewards),
-        scores=_joined(own.scores, base.scores),
-        finishes=_joined(own.finishes, base.finishes),
-        evaluations=_joined(own.evaluations, base.evaluations),
-        components=_joined(own.components, base.components),
-        prefixes=_joined(own.prefixes, base.prefixes),
-        steps=_joined(own.steps, base.steps),
-        step_seconds=_joined(own.step_seconds, base.step_seconds),
-        updates=_joined(own.updates, base.updates),
-        agreement=own.agreement,
-        base=own.base,
+def _table(name: str, section: dict[str, Any]) -> MetricTable:
+    """Return the table of a section alone, in which a signal may stand for its meaning."""
+    given = section.get("signals", {}).items()
+    signals = {theirs: {"signal": ours} if isinstance(ours, str) else ours for theirs, ours in given}
+    return msgspec.convert({**section, "framework": name, "signals": signals}, MetricTable)
+
+
+def _with_base(own: MetricTable, base: MetricTable) -> MetricTable:
+    """Return a table with the names of its base; what it says of a name of its base replaces what the base says."""
+    signals = {theirs: meaning for theirs, meaning in base.signals.items() if theirs not in own.left_out}
+    left_out = {theirs: why for theirs, why in base.left_out.items() if theirs not in own.signals}
+    joined = {names: tuple(dict.fromkeys((*getattr(own, names), *getattr(base, names)))) for names in _OF_BASE_TOO}
+    return structs.replace(
+        own,
+        signals={**own.signals, **signals, **own.signals},
+        left_out={**own.left_out, **left_out},
+        **joined,
     )
-
-
-def _joined(own: tuple[str, ...], base: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys((*own, *base)))

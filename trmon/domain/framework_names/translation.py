@@ -317,10 +317,16 @@ def _meanings(name: str) -> Mapping[Meaning | None, str]:
     return {table.signals.get(key): table.framework for table, key in home_made or exact or found}
 
 
+def first_table_with(name: str, framework: MetricTable | None) -> tuple[MetricTable, str] | None:
+    """Return the first table that has a name, and the name as that table has it; None if there is none."""
+    keys = ((table, table.name_in_table(name)) for table in tables_in_order(framework))
+    return next(((table, key) for table, key in keys if key is not None), None)
+
+
 def _is_component(name: str, framework: MetricTable | None) -> bool:
     """Whether a name is a part of a metric in the first table that has it."""
-    keys = ((table, table.name_in_table(name)) for table in tables_in_order(framework))
-    return next((key in table.parts for table, key in keys if key is not None), False)
+    found = first_table_with(name, framework)
+    return found is not None and found[1] in found[0].parts
 
 
 def _signals(numbers: Mapping[str, float | None], reading: _Reading) -> Iterator[tuple[str, tuple[str, float]]]:
@@ -359,18 +365,16 @@ def _nonfinite(
 
 @lru_cache(maxsize=8192)
 def _why(name: str, table: MetricTable | None, *, is_number: bool) -> str:
-    for known in tables_in_order(table):
-        key = known.name_in_table(name)
-        if key is None:
-            continue
-        if key in known.left_out:
-            return known.left_out[key]
-        if not is_number:
-            return "not a number"
-        if known is not table and len(_meanings(name)) > 1:
-            return f"its meaning depends on the framework: {' or '.join(_meanings(name).values())}"
-        parts = known.signals[key].share_of
-        return f"{known.signals[key].signal} is read from another name" + (
-            f", or {', '.join(parts)} are not all logged" if parts else ""
-        )
-    return "not a number" if not is_number and trmon_name(name) else UNKNOWN_NAME
+    found = first_table_with(name, table)
+    if found is None:
+        return "not a number" if not is_number and trmon_name(name) else UNKNOWN_NAME
+    known, key = found
+    if key in known.left_out:
+        return known.left_out[key]
+    if not is_number:
+        return "not a number"
+    if known is not table and len(_meanings(name)) > 1:
+        return f"its meaning depends on the framework: {' or '.join(_meanings(name).values())}"
+    meaning = known.signals[key]
+    lacking = f", or {', '.join(meaning.share_of)} are not all logged" if meaning.share_of else ""
+    return f"{meaning.signal} is read from another name{lacking}"

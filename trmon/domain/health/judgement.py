@@ -81,17 +81,12 @@ def counted_as(kind: str, need: str) -> str:
 
     Args: kind, need: values of VerdictKind and Urgency, also those of another version.
     """
-    is_ill = kind in (
-        VerdictKind.ACT.value,
-        VerdictKind.CRASHED.value,
-        VerdictKind.STALLED.value,
-        VerdictKind.WATCH.value,
-    )
     if need == Urgency.NOW.value:
         return NEEDS_YOU
     if need == Urgency.SOON.value and kind not in (VerdictKind.ENDED_ILL.value, VerdictKind.FINISHED.value):
         return TO_WATCH
-    return ACKNOWLEDGED if is_ill else kind.replace("_", " ")
+    ill = (VerdictKind.ACT, VerdictKind.CRASHED, VerdictKind.STALLED, VerdictKind.WATCH)
+    return ACKNOWLEDGED if kind in [one.value for one in ill] else kind.replace("_", " ")
 
 
 def verdict_words(kind: str, why: str) -> str:

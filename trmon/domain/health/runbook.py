@@ -136,32 +136,29 @@ class _Book:
         if self.facts is not None and found is None and self.facts.summary:
             here = [self.facts.summary.removeprefix(f"{self.facts.run.key}: ")]
         lines = (self.entry.confirm, f"Here: {'; '.join(here)}." if here else "")
-        return self._stage(Stage.CONFIRM, lines, self._commands("confirm"))
+        return self._stage(Stage.CONFIRM, lines)
 
     def rule_out(self) -> RunbookStage:
         lines = (self.entry.rule_out, *self._causes())
-        return self._stage(Stage.RULE_OUT, lines, (*self._commands("rule_out"), *self.entry.rule_out_commands))
+        return self._stage(Stage.RULE_OUT, lines, self.entry.rule_out_commands)
 
     def mitigate(self) -> RunbookStage:
         known = self._remedy()
         first = self.rule.runbook if known is None and self.rule is not None else ""
         first = known.first if known is not None else (self.facts.todo if self.facts is not None else "") or first
         then = f"If it persists: {known.then[:1].lower()}{known.then[1:]}" if known is not None and known.then else ""
-        written = (*self._commands("mitigate"), *self.entry.attempt)
         options = () if known is None else known.to_paste
         checkpoint = "" if known is None else known.checkpoint
-        return self._stage(Stage.MITIGATE, (first, checkpoint, then), written, options=options, words=first)
+        lines = (first, checkpoint, then)
+        return self._stage(Stage.MITIGATE, lines, self.entry.attempt, options=options, words=first)
 
     def verify(self) -> RunbookStage:
         texts = runbooks_file().verify
         if self.facts is not None and self.facts.run.state.ended:
-            return self._stage(Stage.VERIFY, (texts["ended"],), self._commands("verify"))
+            return self._stage(Stage.VERIFY, (texts["ended"],))
         is_finding = self.name in self.catalogue.by_id
         lines = (self._ends_when(), texts["finding" if is_finding else "rule"])
-        return self._stage(Stage.VERIFY, lines, self._commands("verify"))
-
-    def _commands(self, stage: str) -> tuple[str, ...]:
-        return runbooks_file().commands[stage]
+        return self._stage(Stage.VERIFY, lines)
 
     def _causes(self) -> Iterator[str]:
         """Yield what comes before the finding in the order of causes, of a run with whether it stands."""
@@ -226,12 +223,13 @@ class _Book:
         self,
         stage: Stage,
         lines: Collection[str],
-        commands: Collection[str],
+        more_commands: tuple[str, ...] = (),
         *,
         options: tuple[str, ...] = (),
         words: str = "",
     ) -> RunbookStage:
         values = self._values(words)
+        commands = (*runbooks_file().commands[stage.value.replace(" ", "_")], *more_commands)
         filled = (_filled(one, values) for one in commands)
         url = self.facts.url if self.facts is not None else ""
         written = (f"{one} --url {shlex.quote(url)}" if url else one for one in filled if one)

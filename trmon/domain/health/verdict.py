@@ -44,16 +44,6 @@ class VerdictInputs:
     judgement: Judgement | None = None
     expected_step_seconds: float | None = None
 
-    @property
-    def standing_incident(self) -> Incident | None:
-        """The incident that is open, or that stood when the run finished; an earlier one that healed is none."""
-        return standing_incident(self.run, self.incident)
-
-    @property
-    def known_judgement(self) -> Judgement | None:
-        """The judgement, of no row before the first judged one; None before the run's first step."""
-        return known_judgement(self.run, self.judgement)
-
 
 def known_judgement(run: Run, judgement: Judgement | None) -> Judgement | None:
     """Return the judgement on a run, of no row where it has a step and none is judged; None before its first step."""
@@ -77,14 +67,16 @@ def verdict_of(inputs: VerdictInputs, *, now: float) -> RunVerdict:
 
     Args: now: seconds since the epoch.
     """
-    verdict, judgement = _verdict_of(inputs, now=now), inputs.known_judgement
+    judgement = known_judgement(inputs.run, inputs.judgement)
+    known = replace(inputs, incident=standing_incident(inputs.run, inputs.incident), judgement=judgement)
+    verdict = _verdict_of(known, now=now)
     if judgement is None or HISTORY_UNAVAILABLE not in judgement.notes or HISTORY_UNAVAILABLE in verdict.why:
         return verdict
     return replace(verdict, why=f"{verdict.why}; {HISTORY_UNAVAILABLE}")
 
 
 def _verdict_of(inputs: VerdictInputs, *, now: float) -> RunVerdict:
-    run, incident, judgement = inputs.run, inputs.standing_incident, inputs.known_judgement
+    run, incident, judgement = inputs.run, inputs.incident, inputs.judgement
     firing = [
         alert
         for alert in inputs.alerts
@@ -137,7 +129,7 @@ def _stopped(inputs: VerdictInputs, problems: Sequence[RunProblem], verdict: Run
 
 def _finished(inputs: VerdictInputs, problems: Sequence[RunProblem], *, now: float) -> RunVerdict:
     """Return how a run ended; it keeps that, but a day later nobody needs to investigate."""
-    run, judgement, incident = inputs.run, inputs.known_judgement, inputs.standing_incident
+    run, judgement, incident = inputs.run, inputs.judgement, inputs.incident
     severity = Severity.INFO if incident is None else incident.severity
     if problems and how_run_ends(judgement, severity=severity) == ENDED_ILL:
         is_past = now - (run.last_report_at or run.created_at) >= REVIEW_SECONDS
@@ -151,7 +143,7 @@ def _finished(inputs: VerdictInputs, problems: Sequence[RunProblem], *, now: flo
 
 
 def _without_problems(inputs: VerdictInputs) -> RunVerdict:
-    judgement = inputs.known_judgement
+    judgement = inputs.judgement
     if judgement is None:
         return RunVerdict(kind=VerdictKind.UNKNOWN, why="no step has closed yet")
     kind = KINDS[judgement.word]

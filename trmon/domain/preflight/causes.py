@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from enum import Enum
 
 import numpy as np
@@ -16,7 +16,7 @@ from msgspec import structs
 
 from trmon.domain.analysis.distribution import WorstToken, worst_tokens
 from trmon.domain.errors import InvalidInput
-from trmon.domain.findings.catalogue import Catalogue, Clause, Comparison, builtin_catalogue
+from trmon.domain.findings.catalogue import Clause, Comparison, builtin_catalogue
 from trmon.domain.findings.judge import Evidence, Judge, JudgeState, Place, Row, Spell
 from trmon.domain.findings.measures import VIEWS
 from trmon.domain.findings.remedies import Remedy, remedy
@@ -162,7 +162,7 @@ class PreflightResult:
     causes: tuple[FoundCause, ...]
     unknown: tuple[str, ...]
     worst: tuple[WorstToken, ...]
-    limits: PreflightLimits = field(default_factory=PreflightLimits)
+    limits: PreflightLimits
 
     @property
     def passed(self) -> bool:
@@ -179,16 +179,17 @@ def preflight(
     compared: other ids, padding, a shift, missing log-probs, tokens without a probability, and zeros.
     Errors: InvalidInput if the engines have different numbers of sequences, or no token in common.
     """
-    limits, catalogue = limits or PreflightLimits(), builtin_catalogue()
+    limits = limits or PreflightLimits()
     if len(rollout.logprobs) != len(trainer.logprobs):
         found = f"{len(rollout.logprobs)} sequences in the rollout and {len(trainer.logprobs)} in the trainer"
         raise InvalidInput("sequences", f"{found}; expected the same ones")
     (rollout, of_rollout), (trainer, of_trainer) = _in_logprobs(rollout, trainer), _in_logprobs(trainer, rollout)
     mistakes = {"the rollout": of_rollout, "the trainer": of_trainer}
-    alignment = align(rollout, trainer, least_pearson=1.0 - catalogue.by_key["engine_mismatch.pearson"].decisive.limit)
+    most_gap = builtin_catalogue().by_key["engine_mismatch.pearson"].decisive.limit
+    alignment = align(rollout, trainer, least_pearson=1.0 - most_gap)
     if not alignment.pairs.n_tokens and alignment.n_retokenised is None:
         raise InvalidInput("mask", "no token counts for both engines")
-    pairs, counts = _comparable(alignment.pairs, catalogue=catalogue)
+    pairs, counts = _comparable(alignment.pairs)
     signals = pairs.signals()
     variation, tv_is = token_variation(pairs, rollout=rollout, trainer=trainer)
     of_rollout, of_trainer = pairs.flat()
@@ -211,10 +212,10 @@ def preflight(
         limits=limits,
     )
     of_data = (*_mistakes(mistakes), *_data_causes(alignment, counts))
-    of_engines = _engine_cause(pairs, result, signals=signals, catalogue=catalogue)
+    of_engines = _engine_cause(pairs, result, signals=signals)
     named = {found.cause for found in of_data}
     # A cut distribution also differs on the tokens that it keeps; other faults of the data were set aside before.
-    explained = catalogue.by_id["support_shift"].explains if PreflightCause.SUPPORT in named else ()
+    explained = builtin_catalogue().by_id["support_shift"].explains if PreflightCause.SUPPORT in named else ()
     if of_engines is None or of_engines.cause in named or of_engines.finding in explained:
         return replace(result, causes=of_data)
     return replace(result, causes=(*of_data, of_engines))
@@ -239,30 +240,31 @@ def _mistakes(by_engine: Mapping[str, LogprobMistake | None]) -> Iterator[FoundC
             yield FoundCause.of_data(PreflightCause.CORRUPT, mistake.said_of(engine), remedy_key=mistake.value)
 
 
-def _judged(pairs: TokenPairs, *, catalogue: Catalogue) -> JudgeState:
+def _judged(pairs: TokenPairs) -> JudgeState:
     """Return the judgement of the pairs as a run: every twentieth sequence makes a row, each row twice."""
     n = min(N_ROWS, len(pairs.trainer))
     rows = [part.signals() for part in (pairs.part(first, every=n) for first in range(n)) if part.n_tokens]
-    judge, state = Judge(catalogue), JudgeState()
+    judge, state = Judge(builtin_catalogue()), JudgeState()
     for step in range(2 * N_ROWS if rows else 0):
         state = judge.fold(state, Row(place=Place(1, step), values=rows[step % len(rows)], facts={}))
     return state
 
 
-def _spells(state: JudgeState, *, catalogue: Catalogue) -> dict[str, Spell]:
+def _spells(state: JudgeState) -> dict[str, Spell]:
     """Return the findings that are causes, or follow from one, in the order of causes."""
     spells = {spell.finding: spell for spell in (*state.ended, *state.standing.values())}
-    return {name: spells[name] for name in catalogue.order if name in spells and name in (*_CAUSES, *CONSEQUENCES)}
+    known = (name for name in builtin_catalogue().order if name in (*_CAUSES, *CONSEQUENCES))
+    return {name: spells[name] for name in known if name in spells}
 
 
-def _comparable(pairs: TokenPairs, *, catalogue: Catalogue) -> tuple[TokenPairs, TokenCounts]:
+def _comparable(pairs: TokenPairs) -> tuple[TokenPairs, TokenCounts]:
     """Return the pairs that two engines can be judged by, and how many others there are."""
     of_rollout, of_trainer = pairs.flat()
     pairs = pairs.where(lambda a, b: ~(is_impossible(a) | is_impossible(b)))
     finite_rollout, finite_trainer = pairs.flat()
     pairs = pairs.where(lambda a, b: ~(has_no_probability(a) | has_no_probability(b)))
-    pairs, rollout_zeros = _without_zeros(pairs, catalogue=catalogue)
-    swapped, trainer_zeros = _without_zeros(pairs.swapped(), catalogue=catalogue)
+    pairs, rollout_zeros = _without_zeros(pairs)
+    swapped, trainer_zeros = _without_zeros(pairs.swapped())
     return swapped.swapped(), TokenCounts(
         rollout_missing=int(is_impossible(of_rollout).sum()),
         trainer_missing=int(is_impossible(of_trainer).sum()),
@@ -273,9 +275,9 @@ def _comparable(pairs: TokenPairs, *, catalogue: Catalogue) -> tuple[TokenPairs,
     )
 
 
-def _without_zeros(pairs: TokenPairs, *, catalogue: Catalogue) -> tuple[TokenPairs, int]:
+def _without_zeros(pairs: TokenPairs) -> tuple[TokenPairs, int]:
     """Return the pairs without zeros of the rollout that stand for missing log-probs, and how many these are."""
-    found = _spells(_judged(pairs, catalogue=catalogue), catalogue=catalogue).get("corrupt_logprobs")
+    found = _spells(_judged(pairs)).get("corrupt_logprobs")
     if found is None or found.clause not in ZEROS:
         return pairs, 0
     kept = pairs.where(lambda a, b: ~((a == 0.0) & (b < SATURATED_BELOW)))
@@ -325,19 +327,17 @@ def _by_engine(of_rollout: int, of_trainer: int) -> str:
     return f"{of_rollout} of the rollout's log-probs and {of_trainer} of the trainer's"
 
 
-def _engine_cause(
-    pairs: TokenPairs, result: PreflightResult, *, signals: Mapping[str, float], catalogue: Catalogue
-) -> FoundCause | None:
+def _engine_cause(pairs: TokenPairs, result: PreflightResult, *, signals: Mapping[str, float]) -> FoundCause | None:
     """Return the leading finding of the engines; without one, a limit that is exceeded speaks of the engines too."""
-    state = _judged(pairs, catalogue=catalogue)
+    catalogue, state = builtin_catalogue(), _judged(pairs)
     found = {
         name: spell
-        for name, spell in _spells(state, catalogue=catalogue).items()
+        for name, spell in _spells(state).items()
         if name not in result.unknown and _holds_of_all(catalogue.by_key[f"{name}.{spell.clause}"], signals)
     }
     leading = next((spell for name, spell in found.items() if name in _CAUSES), None)
     if leading is not None and f"{leading.finding}.{leading.clause}" in ASSUME_SAMPLER:
-        swapped = _spells(_judged(pairs.swapped(), catalogue=catalogue), catalogue=catalogue)
+        swapped = _spells(_judged(pairs.swapped()))
         leading = leading if leading.finding in swapped else found.get("engine_mismatch")
     exceeded = tuple(_exceeded(result))
     if leading is not None:

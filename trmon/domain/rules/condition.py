@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, TypeAlias
 
 import msgspec
 
@@ -14,15 +14,6 @@ from trmon.domain.findings.catalogue import FindingSpec
 from trmon.domain.rules.signal_reader import SignalReader
 from trmon.domain.runs.run import RunState
 from trmon.domain.signals.windows import Baseline, SignalWindow
-
-
-class RememberedHistory(Enum):
-    """The history of a signal that a measure needs."""
-
-    NOTHING = "nothing"
-    WINDOW = "window"
-    BASELINE = "baseline"
-
 
 SpanKind = Literal["growth", "relative", "slope"]
 _LABELS = {
@@ -45,13 +36,6 @@ class Measure:
     kind: Literal["signal", "ratio", "zscore"] | SpanKind = "signal"
     over: int = 0
     to: str = ""
-
-    @property
-    def history(self) -> RememberedHistory:
-        """The history of the signal that the measure needs."""
-        if self.over:
-            return RememberedHistory.WINDOW
-        return RememberedHistory.BASELINE if self.kind == "zscore" else RememberedHistory.NOTHING
 
     def value(self, signal: str, reader: SignalReader) -> float:
         """Return the value; a ratio is infinite over 0, and NaN where both are 0."""
@@ -104,13 +88,6 @@ class ThresholdEvaluation(msgspec.Struct, frozen=True):
 
     raised: Evaluation
     lingering: Evaluation
-
-
-class Condition(Protocol):
-    """A condition over the signals of one row."""
-
-    def evaluate(self, reader: SignalReader) -> ThresholdEvaluation:
-        """Return whether the condition holds by its thresholds and by its clear thresholds."""
 
 
 class ThresholdSide(Enum):
@@ -168,7 +145,7 @@ class SignalAbsent:
 class AnyOf:
     """True if one part is true; unknown if none is true and one is unknown."""
 
-    parts: tuple[Condition, ...]
+    parts: tuple[SignalCondition, ...]
 
     def evaluate(self, reader: SignalReader) -> ThresholdEvaluation:
         """Return the first true part, else the first unknown one, else the first."""
@@ -179,7 +156,7 @@ class AnyOf:
 class AllOf:
     """True if every part is true; false if one is false. The alert names the last part."""
 
-    parts: tuple[Condition, ...]
+    parts: tuple[SignalCondition, ...]
 
     def evaluate(self, reader: SignalReader) -> ThresholdEvaluation:
         """Return the last false part, else the last unknown one, else the last."""
@@ -233,7 +210,7 @@ def signals_of(when: object) -> Iterator[str]:
                 yield when.measure.to
 
 
-def _decisive(parts: Iterable[Condition], truth: Truth, reader: SignalReader) -> ThresholdEvaluation:
+def _decisive(parts: Iterable[SignalCondition], truth: Truth, reader: SignalReader) -> ThresholdEvaluation:
     """Return the first part with this truth, else the first unknown one, else the first; later parts are skipped."""
     others = iter(parts)
     decided = next(others).evaluate(reader)

@@ -14,7 +14,6 @@ from trmon.domain.rules.condition import (
     AllOf,
     AnyOf,
     Comparison,
-    Condition,
     InState,
     Measure,
     SignalAbsent,
@@ -69,8 +68,8 @@ def condition_to_yaml(when: object) -> dict[str, Any]:
             raise TypeError(f"a rule's condition cannot be a {type(when).__name__}")
 
 
-def _parts(value: object, place: str) -> tuple[Condition, ...]:
-    parts: list[Condition] = []
+def _parts(value: object, place: str) -> tuple[SignalCondition, ...]:
+    parts: list[SignalCondition] = []
     for i, given in enumerate(yaml_list(value, place)):
         part = parse_condition(given, f"{place}[{i}]")
         if not isinstance(part, SignalCondition):

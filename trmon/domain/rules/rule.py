@@ -17,11 +17,9 @@ from trmon.domain.rules.condition import (
     AllOf,
     AnyOf,
     Comparison,
-    Condition,
     Evaluation,
     FindingStands,
     InState,
-    RememberedHistory,
     SignalAbsent,
     SignalCondition,
     Truth,
@@ -84,7 +82,7 @@ class Rule:
         return isinstance(self.when, SignalCondition)
 
     @cached_property
-    def condition(self) -> Condition:
+    def condition(self) -> SignalCondition:
         """The condition over signals; only for rules that read batches."""
         assert isinstance(self.when, SignalCondition)
         return self.when
@@ -93,15 +91,6 @@ class Rule:
     def reads_scalars(self) -> bool:
         """Whether the rule reads a trainer scalar, or a feature of one, which may arrive after the step's batches."""
         return any(is_scalar(signal) or signal in SCALAR_FEATURES for signal in signals_of(self.when))
-
-    @cached_property
-    def remembered(self) -> Mapping[RememberedHistory, frozenset[str]]:
-        """The signals whose history the rule needs, by the kind of history."""
-        parts = list(comparisons_of(self.when))
-        return {
-            history: frozenset(part.signal for part in parts if part.measure.history is history)
-            for history in RememberedHistory
-        }
 
     def severity_in(self, mode: str) -> Severity:
         """Return the severity in a run of this mode, observe or enforce."""
@@ -217,16 +206,15 @@ class RuleSet:
     @cached_property
     def remembered(self) -> Mapping[RowSelection, RememberedSignals]:
         """The signals whose history must be kept, by the rows that rules read."""
-        return {
-            reads: RememberedSignals(
-                self._names(reads, RememberedHistory.WINDOW), self._names(reads, RememberedHistory.BASELINE)
-            )
-            for reads in RowSelection
-        }
+        return {reads: self._remembered(reads) for reads in RowSelection}
 
-    def _names(self, reads: RowSelection, history: RememberedHistory) -> tuple[str, ...]:
-        rules = (rule for rule in self.over_signals if rule.reads is reads)
-        return tuple(sorted({signal for rule in rules for signal in rule.remembered[history]}))
+    def _remembered(self, reads: RowSelection) -> RememberedSignals:
+        rules = [rule for rule in self.over_signals if rule.reads is reads]
+        parts = [part for rule in rules for part in comparisons_of(rule.when)]
+        return RememberedSignals(
+            windows=tuple(sorted({part.signal for part in parts if part.measure.over})),
+            baselines=tuple(sorted({part.signal for part in parts if part.measure.kind == "zscore"})),
+        )
 
 
 def condition_in_words(when: object, depth: int = 0) -> Iterator[tuple[int, str]]:

@@ -63,11 +63,6 @@ class History:
             found["staleness_kl_k3_early"] = _largest(early, at, len(steps))
         return cls(steps, found)
 
-    @classmethod
-    def of_signals(cls, signals: Mapping[str, float], *, step: int = 0) -> History:
-        """Return the history of a single step."""
-        return cls.of_rows(step=[step], update=[-1], values={name: [value] for name, value in signals.items()})
-
     def __len__(self) -> int:
         return len(self.steps)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import msgspec
 from msgspec import structs
@@ -61,17 +61,9 @@ class RunFeatures(msgspec.Struct, frozen=True, kw_only=True):
 
     def signals(self) -> dict[str, float]:
         """Return the features of the newest step as signals; those that are not known are left out."""
-        known = {name: value for name, value in self._named() if not math.isnan(value)}
+        named = zip(GRADIENT_SIGNALS, structs.astuple(self.gradient), strict=True)
+        known = {name: value for name, value in named if value is not None and not math.isnan(value)}
         return known | risk_signals(self.risk_inputs, model_in_use())
-
-    def _named(self) -> Iterator[tuple[str, float]]:
-        yield "proxy1_signal_strength", _or_nan(self.gradient.signal_strength)
-        yield "proxy3_pure_noise_low", _or_nan(self.gradient.pure_noise_low)
-        yield "proxy3_pure_noise_high", _or_nan(self.gradient.pure_noise_high)
-
-
-def _or_nan(value: float | None) -> float:
-    return math.nan if value is None else value
 
 
 class FeatureState(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,9 +94,10 @@ class FeatureState(msgspec.Struct, frozen=True, kw_only=True):
         return structs.replace(self, updates=read_updates(numbers))
 
 
-FEATURE_SIGNALS: tuple[str, ...] = (*(name for name, _ in RunFeatures()._named()), *RISK_SIGNALS)
-
-SCALAR_FEATURES = frozenset((RISK, "proxy1_signal_strength", "proxy3_pure_noise_low", "proxy3_pure_noise_high"))
+GRADIENT_SIGNALS = ("proxy1_signal_strength", "proxy3_pure_noise_low", "proxy3_pure_noise_high")
+"""The noise of the gradient, in the order of its fields."""
+FEATURE_SIGNALS: tuple[str, ...] = (*GRADIENT_SIGNALS, *RISK_SIGNALS)
+SCALAR_FEATURES = frozenset((RISK, *GRADIENT_SIGNALS))
 """The features that may be computed from scalars of the trainer."""
 
 

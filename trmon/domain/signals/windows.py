@@ -16,7 +16,6 @@ def is_number(value: float) -> bool:
     return abs(value) <= LARGEST
 
 
-GROWTH_SPAN_STEPS = 100
 MEDIAN_ROWS = 5
 BASELINE_ROWS = 20
 WINDOW_ROWS = 128
@@ -45,7 +44,7 @@ class SignalWindow(msgspec.Struct, frozen=True):
             steps=(*self.steps[:kept], step)[-WINDOW_ROWS:], values=(*self.values[:kept], value)[-WINDOW_ROWS:]
         )
 
-    def growth(self, *, over_steps: int = GROWTH_SPAN_STEPS) -> float:
+    def growth(self, *, over_steps: int) -> float:
         """Return the median of the newest 5 values over the median of 5 around `over_steps` earlier.
 
         Returns: a ratio; NaN with fewer than 5 values there, or if the earlier median is 0.

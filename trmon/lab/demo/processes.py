@@ -17,7 +17,7 @@ from typing import IO, Any, Self
 
 from trmon.domain.errors import TrmonError
 from trmon.fleet.supervisor import ChildProcess
-from trmon.lab.grpo.injections import Injection, Onset
+from trmon.lab.grpo.injections import Injection
 
 HEALTHY, ILL, COLLAPSING = "healthy", "ill", "collapsing"
 
@@ -30,11 +30,6 @@ class Training:
     seed: int
     injection: Injection | None
     n_steps: int
-
-    @property
-    def onset_step(self) -> int:
-        """The first step with the injection."""
-        return Onset().step
 
 
 def demo_trainings(injection: Injection, *, seed: int, n_steps: int) -> tuple[Training, ...]:
@@ -100,11 +95,10 @@ class DemoError(TrmonError):
 
 @dataclass(frozen=True, slots=True)
 class ServiceProcess:
-    """A running embedded service: its address and its log file."""
+    """A running embedded service, and its address."""
 
     process: ChildProcess
     url: str
-    log: Path
 
 
 @contextmanager
@@ -117,7 +111,7 @@ def run_service(data_dir: Path, *, webhook_url: str) -> Iterator[ServiceProcess]
         line = process.read_line(timeout_seconds=START_SECONDS)
         if line is None or not line.startswith(URL_MARK):
             raise DemoError(f"the service did not start; its log is {log}:\n{log.read_text()[-2000:]}")
-        yield ServiceProcess(process, url=line.removeprefix(URL_MARK).strip(), log=log)
+        yield ServiceProcess(process, url=line.removeprefix(URL_MARK).strip())
 
 
 @contextmanager

@@ -73,11 +73,6 @@ class RunReading:
         values = self.signals.get(name, ())
         return values[-1] if values else math.nan
 
-    def at(self, name: str, step: int) -> float:
-        """Return a signal's value at a step, or NaN if it has none."""
-        values = dict(zip(self.steps, self.signals.get(name, ()), strict=False))
-        return values.get(step, math.nan)
-
 
 class RunReader:
     """Reads the runs of one project from the service."""

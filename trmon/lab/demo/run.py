@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 import signal
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from rich.console import Console
 
@@ -109,8 +108,5 @@ def _folder(data_dir: Path | None) -> Iterator[Path]:
         data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         yield data_dir
         return
-    folder = Path(tempfile.mkdtemp(prefix="trmon-demo-"))
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    with TemporaryDirectory(prefix="trmon-demo-", ignore_cleanup_errors=True) as folder:
+        yield Path(folder)

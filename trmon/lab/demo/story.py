@@ -11,6 +11,7 @@ from trmon.domain.alerts.transitions import TransitionReason
 from trmon.domain.analysis.collapse import Collapse, find_collapse, smoothed
 from trmon.lab.demo.processes import Training
 from trmon.lab.demo.readings import CalibrationSummary, RunReading, calibration_lines
+from trmon.lab.grpo.injections import Onset
 
 KL = "mismatch_kl_k3"
 
@@ -57,7 +58,7 @@ def run_lines(story: RunStory) -> list[str]:
     known = [value for value in values if not math.isnan(value)]
     injection = training.injection.value if training.injection else "none"
     drift = f"; the largest kl_k3 between its engines is {max(known):.2g}" if known else ""
-    injected = f"The {training.name} run: from step {training.onset_step} on, the injection {injection!r} grows{drift}."
+    injected = f"The {training.name} run: from step {Onset().step} on, the injection {injection!r} grows{drift}."
     return [injected, *_messages(story), _reward(story)]
 
 

@@ -54,11 +54,10 @@ MAX_STEPS = 4000
 
 @dataclass(frozen=True, eq=False)
 class SupervisedStart:
-    """The weights that a run starts from, their share of exact answers, and the steps it took."""
+    """The weights that a run starts from, and their share of exact answers."""
 
     weights: dict[str, Tensor]
     exact: float
-    steps: int
 
 
 @lru_cache(maxsize=64)
@@ -79,7 +78,7 @@ def supervised_start(
             _imitate(policy, optimizer, task.draw(BATCH, generator=generator))
         steps += EVALUATE_EVERY
         reached = evaluation.evaluate(policy).exact
-    return SupervisedStart(policy.copied_weights(), exact=reached, steps=steps)
+    return SupervisedStart(policy.copied_weights(), exact=reached)
 
 
 def _imitate(policy: TokenPolicy, optimizer: torch.optim.Optimizer, prompts: TaskPrompts) -> None:

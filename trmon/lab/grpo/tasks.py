@@ -25,15 +25,10 @@ class TaskPrompts:
     answers: Tensor
     answer_lengths: Tensor
 
-    def __len__(self) -> int:
-        return len(self.tokens)
-
-    def __getitem__(self, rows: Tensor) -> TaskPrompts:
-        return TaskPrompts(self.tokens[rows], self.answers[rows], self.answer_lengths[rows])
-
     def repeat(self, n: int) -> TaskPrompts:
         """Return every prompt n times in a row: [B * n]."""
-        return self[torch.arange(len(self), device=self.tokens.device).repeat_interleave(n)]
+        parts = (self.tokens, self.answers, self.answer_lengths)
+        return TaskPrompts(*(part.repeat_interleave(n, dim=0) for part in parts))
 
     def to(self, device: torch.device) -> TaskPrompts:
         """Return the prompts on a device."""

@@ -56,7 +56,6 @@ class GruTrunk(TokenTrunk):
         return features[:, -1].repeat_interleave(copies, dim=0), state.repeat_interleave(copies, dim=1)
 
     def read_next(self, tokens: Tensor, cache: Tensor) -> tuple[Tensor, Tensor]:
-        """See TokenTrunk."""
         features, state = self.gru(self.embedding(tokens[:, None]), cache)
         return features[:, 0], state
 
