@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 from rich.console import Console
 
-from trmon.cli.note import note_table
+from trmon.cli.runs import note_table
 from trmon_client.api import NoteInfo
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Annotated, Any, Literal, TypeAlias
 
 from fastapi import APIRouter, Query
@@ -144,12 +144,16 @@ def _series(service: Components, run: Run, *, access: Access, points: int) -> tu
     known = set(service.store.signals.names(run.id, access=access))
     names = {name: name for name in OWN_SIGNALS if name in known}
     for stem in PAIR_SIGNALS:
-        found = next((f"{pair}_{stem}" for pair in PRIMARY_ORDER if f"{pair}_{stem}" in known), None)
-        if found is not None:
+        if found := of_first_pair(stem, known):
             names[stem] = found
     series = service.store.signals.series(run.id, names=[*names.values()], access=access, points=points)
     signals = {label: series.bands[name].mean for label, name in names.items()}
     return ComparedSignals(places=series.step, signals=signals), series.closed_at - run.created_at
+
+
+def of_first_pair(stem: str, known: Collection[str]) -> str | None:
+    """Return the signal of a pair by its full name, of the first pair that has it among the known names."""
+    return next((f"{pair}_{stem}" for pair in PRIMARY_ORDER if f"{pair}_{stem}" in known), None)
 
 
 def _parted(first: ComparedSignals, other: ComparedSignals, *, by_time: bool) -> tuple[Sequence[Divergence], str]:

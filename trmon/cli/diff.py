@@ -14,7 +14,7 @@ from trmon.cli.command import console, plain_errors
 from trmon.cli.running_service import service_of
 from trmon.domain.health.judgement import verdict_words
 from trmon.terminal.arguments import parse_run_name
-from trmon.terminal.text import PIPE_WIDTH, cut_middle, kind_words
+from trmon.terminal.text import PIPE_WIDTH, cut_middle, kind_words, print_lines
 from trmon_client.api.answers import encode_answer
 from trmon_client.api.comparison import ComparedRun, ComparisonInfo
 
@@ -88,5 +88,4 @@ def diff_command(
             typer.echo(encode_answer(found))
         else:
             terminal = console()
-            for line in comparison_lines(found, width=terminal.width):
-                terminal.print(line, markup=False, highlight=False, soft_wrap=True)
+            print_lines(terminal, comparison_lines(found, width=terminal.width))

@@ -12,7 +12,6 @@ from typing import Annotated
 import msgspec
 import typer
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from trmon.cli.command import console, echo_json, plain_errors, unusable_input
@@ -32,6 +31,7 @@ from trmon.domain.preflight.causes import (
 from trmon.domain.preflight.token_pairs import TvIs
 from trmon.terminal.completions_endpoint import CompletionsEndpoint, Sampling
 from trmon.terminal.preflight_scores import is_endpoint, read_scores
+from trmon.terminal.text import print_lines
 from trmon_client.api.answers import AnswerInfo, ApiNumber, encode_answer, says
 from trmon_client.api.diagnosis import EvidenceInfo, OutOfRangeInfo, RemedyInfo
 
@@ -128,8 +128,7 @@ def print_preflight(found: PreflightInfo, console: Console) -> None:
     """Print the verdict, the measurements, each cause with its fix, and the worst tokens."""
     console.print(f"[bold]{_headline(found)}[/bold]", highlight=False, soft_wrap=True)
     console.print(_measurements(found))
-    for line in _lines(found):
-        console.print(escape(line), highlight=False, soft_wrap=True)
+    print_lines(console, _lines(found))
     if found.worst and not found.passed:
         console.print(worst_table(found.worst))
 
