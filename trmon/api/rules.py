@@ -38,7 +38,6 @@ from trmon_client.api.alerts import (
     TunableLimitInfo,
 )
 from trmon_client.api.diagnosis import RunbookStageInfo
-from trmon_client.core.policies.policy import Policy
 
 router = APIRouter(
     prefix="/api/v1/rules", tags=["rules"], dependencies=[Depends(require_reader)], route_class=AnswerRoute
@@ -146,8 +145,11 @@ def _try(service: Components, rule: Rule, given: Limit, *, access: Access) -> Li
 
 
 def _history(service: Components, run_id: int, *, access: Access) -> StoredHistory:
-    run = service.store.runs.by_id(run_id)
-    return StoredHistory(run=run, rows=partial(_rows, service, run_id, access=access), apply_policy=_not_applied)
+    return StoredHistory(
+        run=service.store.runs.by_id(run_id),
+        rows=partial(_rows, service, run_id, access=access),
+        apply_policy=lambda policy: PolicyMaskRate(policy=policy.name, skipped="rules alone are tried"),
+    )
 
 
 def _rows(service: Components, run_id: int, *, access: Access) -> Iterator[BatchRow]:
@@ -157,7 +159,3 @@ def _rows(service: Components, run_id: int, *, access: Access) -> Iterator[Batch
         yield from page.items
         if (after := page.next) is None:
             return
-
-
-def _not_applied(policy: Policy) -> PolicyMaskRate:
-    return PolicyMaskRate(policy=policy.name, skipped="rules alone are tried")

@@ -30,7 +30,7 @@ def comparison_lines(found: ComparisonInfo, *, width: int) -> Iterator[str]:
     """
     for letter, run in zip(ascii_uppercase, found.runs, strict=False):
         yield cut_middle(f"{letter}  {run.fleet.project}/{run.fleet.run}", width)
-        yield f"   {_verdict(run)}"
+        yield f"   {verdict_words(kind_words(run.fleet.verdict.kind), run.fleet.verdict.why)}"
     if found.proposed:
         yield "B is the sound run of the project whose configuration differs least."
     for letter, run in list(zip(ascii_uppercase, found.runs, strict=False))[1:]:
@@ -46,11 +46,6 @@ def comparison_lines(found: ComparisonInfo, *, width: int) -> Iterator[str]:
         yield f"{cut_middle(name, name_width).ljust(name_width)}{GAP}{GAP.join(cells)}".rstrip()
     if not found.config:
         yield "The configurations do not differ."
-
-
-def _verdict(run: ComparedRun) -> str:
-    verdict = run.fleet.verdict
-    return verdict_words(kind_words(verdict.kind), verdict.why)
 
 
 def _rows(found: ComparisonInfo) -> Iterator[tuple[str, Sequence[str]]]:

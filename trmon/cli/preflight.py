@@ -162,19 +162,15 @@ def _measurements(found: PreflightInfo) -> Table:
 
 def _lines(found: PreflightInfo) -> Iterator[str]:
     for cause in found.causes:
-        yield from _cause_lines(cause)
+        yield f"{cause.cause.value}: {cause.detail} (in a run: {cause.finding})"
+        yield from (f"    {item.words}" for item in cause.evidence)
+        yield from (f"    {out.words} is {out.value:.3g} (healthy {out.range})" for out in cause.outside)
+        yield f"  do: {cause.fix}"
+        if cause.remedy.then:
+            yield f"  if it persists: {cause.remedy.then}"
     if found.unknown:
         titles = ", ".join(builtin_catalogue().by_id[finding].title for finding in found.unknown)
         yield f"not known: {titles} (compare {ENOUGH_TOKENS:,} tokens of 20 sequences or more)"
-
-
-def _cause_lines(cause: CauseInfo) -> Iterator[str]:
-    yield f"{cause.cause.value}: {cause.detail} (in a run: {cause.finding})"
-    yield from (f"    {item.words}" for item in cause.evidence)
-    yield from (f"    {out.words} is {out.value:.3g} (healthy {out.range})" for out in cause.outside)
-    yield f"  do: {cause.fix}"
-    if cause.remedy.then:
-        yield f"  if it persists: {cause.remedy.then}"
 
 
 def worst_table(worst: Iterable[WorstTokenInfo]) -> Table:
