@@ -14,7 +14,7 @@ from trmon.api.diagnosis import run_diagnosis
 from trmon.api.http.auth import Reader
 from trmon.api.http.components import Components, Service
 from trmon.api.http.parameters import Named
-from trmon.api.shared_report.html import ChartData, Child, chart, document, element, table, time_element
+from trmon.api.shared_report.html import Child, chart, document, element, table, time_element
 from trmon.domain.access import Access
 from trmon.domain.alerts.alert import ListedAlert
 from trmon.domain.collapse_risk.risk_reading import RISK, RiskLevel, risk_sentence
@@ -67,8 +67,7 @@ def _page(service: Components, run: Run, *, access: Access) -> bytes:
     judged = judged_run(run, firing, newest, judgement, health_rules=service.rules.health_rules(), now=now)
     diagnosis = run_diagnosis(service, run, access=access)
     alerts = store.alerts.list(access=access, project=run.key.project, run=run.key.run, limit=LISTED).items
-    charts = map(chart, _charts(service, run, since_step=judged.since_step, access=access))
-    drawn = [figure for figure in charts if figure is not None]
+    drawn = _charts(service, run, since_step=judged.since_step, access=access)
     return document(
         f"{run.key}: {judged.verdict.kind.words}",
         element("header", element("h1", str(run.key)), _facts(run)),
@@ -83,20 +82,20 @@ def _page(service: Components, run: Run, *, access: Access) -> bytes:
     )
 
 
-def _charts(service: Components, run: Run, *, since_step: int | None, access: Access) -> Sequence[ChartData]:
+def _charts(service: Components, run: Run, *, since_step: int | None, access: Access) -> list[Element]:
+    """Return the charts of the signals that the run has and knows a value of."""
     known = set(service.store.signals.names(run.id, access=access))
     shown = {name: words for name, words in SIGNALS.items() if name in known}
     for stem, words in PAIR_SIGNALS.items():
         if found := of_first_pair(stem, known):
             shown[found] = words
     series = service.store.signals.series(run.id, names=[*shown], access=access, points=POINTS)
-    marks = [] if since_step is None else [(since_step, "began")]
-    return [
-        ChartData(
-            title=title, unit=unit, steps=series.step.tolist(), values=series.bands[name].mean.tolist(), marks=marks
-        )
+    steps, marks = series.step.tolist(), [] if since_step is None else [(since_step, "began")]
+    charts = (
+        chart(title, unit, steps=steps, values=series.bands[name].mean.tolist(), marks=marks)
         for name, (title, unit) in shown.items()
-    ]
+    )
+    return [figure for figure in charts if figure is not None]
 
 
 def _facts(run: Run) -> Element:
