@@ -13,7 +13,7 @@ from trmon.api.diagnosis_answer import behind_info
 from trmon.api.http.answers import AnswerRoute
 from trmon.api.http.auth import Admin, Reader
 from trmon.api.http.components import Components, Service
-from trmon.api.http.parameters import After, Limit, RequestBody
+from trmon.api.http.parameters import After, Author, Limit, RequestBody
 from trmon.domain.access import Access
 from trmon.domain.alerts.alert import Acknowledgement, AlertState, ListedAlert
 from trmon.domain.alerts.delivery import DeliveryState
@@ -45,9 +45,7 @@ MAX_ACKS = 500
 class AckIn(RequestBody):
     """An acknowledgement of an alert."""
 
-    author: str | None = Field(
-        None, min_length=1, max_length=128, description="A name beside the token's, which is always shown."
-    )
+    author: Author = None
     note: str = Field("", max_length=2000)
 
     def ack(self, access: Access) -> Acknowledgement:

@@ -12,6 +12,7 @@ from trmon.api.http.answers import AnswerRoute
 from trmon.api.http.auth import Reader
 from trmon.api.http.components import Components, Service
 from trmon.api.http.parameters import After, Limit, Named, Names, OfAttempt, check_known, split_names
+from trmon.api.policies import registry_of
 from trmon.domain.access import Access
 from trmon.domain.analysis.distribution import in_bound_units
 from trmon.domain.batches.assembly import merge_columns
@@ -197,7 +198,7 @@ def list_sequences(
     return select_sequences(
         columns,
         service.store.batches.decisions(batch.key, access=access),
-        registry=_registry(service, batch.run_id),
+        registry=registry_of(service, batch.run_id),
         rows=range(first, max(first, min(first + limit, columns.n_sequences))),
         names=requested,
         with_turns=turns,
@@ -226,11 +227,6 @@ def _columns(service: Components, batch: BatchRow) -> Columns:
     if (damaged and sum(report.n_sequences for report in reports) != batch.n_sequences) or not reports:
         raise NotFound("stored sequences", f"step {batch.key.step}; its reports are damaged")
     return merge_columns([report.columns() for report in reports])
-
-
-def _registry(service: Components, run_id: int) -> PolicyRegistry:
-    policies = service.store.policies
-    return PolicyRegistry.of(policies.current(run_id), versions=policies.history(run_id))
 
 
 def _batch_info(row: BatchRow) -> BatchInfo:

@@ -11,6 +11,7 @@ from trmon.api.http.answers import AnswerRoute
 from trmon.api.http.auth import Reader
 from trmon.api.http.components import Components, Service
 from trmon.api.http.parameters import SelectedSteps
+from trmon.api.policies import registry_of
 from trmon.domain.analysis.distribution import CriterionKey, CriterionSamples, distribution
 from trmon.domain.batches.assembly import merge_columns
 from trmon.domain.batches.batch import DecisionRow
@@ -35,8 +36,7 @@ def get_distribution(
     where: Annotated[str | None, Query(max_length=64)] = None,
 ) -> DistributionInfo:
     """Return the distribution of a bounded statistic over each step's sequences, and the bound active then."""
-    policies, samples = service.store.policies, CriterionSamples()
-    registry = PolicyRegistry.of(policies.current(selected.run_id), versions=policies.history(selected.run_id))
+    samples, registry = CriterionSamples(), registry_of(service, selected.run_id)
     n_found = sum(_add_batch(service, samples, batch, registry=registry) for batch in selected.batches)
     read = samples.most_rejecting if statistic is None else _find_criterion(samples, statistic, pair=pair, where=where)
     return _distribution_info(samples, chosen=read, missing=len(selected.batches) - n_found)

@@ -26,7 +26,7 @@ from trmon.domain.adaptation.proposal import (
 )
 from trmon.domain.adaptation.target_mask_rate import anchor_of, recommend, run_controller
 from trmon.domain.errors import Conflict, InvalidInput, NotFound
-from trmon.domain.policies import PolicyVersion, default_version
+from trmon.domain.policies import PolicyRegistry, PolicyVersion, default_version
 from trmon.domain.runs.run import Run, RunState
 from trmon.worker.adaptation import stored_samples
 from trmon_client.api.answers import ItemPage
@@ -150,6 +150,12 @@ def _earlier(history: list[PolicyVersion], wanted: str | None) -> PolicyVersion:
     if wanted is None:
         raise Conflict("there is no earlier version to roll back to")
     raise NotFound("policy version", wanted)
+
+
+def registry_of(service: Components, run_id: int) -> PolicyRegistry:
+    """Return the policies of a run by their hashes."""
+    policies = service.store.policies
+    return PolicyRegistry.of(policies.current(run_id), versions=policies.history(run_id))
 
 
 def policy_info(version: PolicyVersion) -> PolicyInfo:

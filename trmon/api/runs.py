@@ -37,7 +37,7 @@ from trmon.domain.runs.run import (
 from trmon.notify.registry import routes_of
 from trmon_client.api.alerts import AlertInfo
 from trmon_client.api.answers import ItemPage
-from trmon_client.api.diagnosis import DiagnosisInfo, IncidentInfo
+from trmon_client.api.diagnosis import IncidentInfo
 from trmon_client.api.runs import AttemptInfo, NoteInfo, RunDetails, RunInfo
 
 
@@ -220,10 +220,6 @@ def _run_info(run: Run, service: Components, *, incident: IncidentInfo | None) -
     )
 
 
-def _diagnosis(key: RunKey, access: Access, service: Components) -> DiagnosisInfo | None:
-    return run_diagnosis(service, service.store.runs.get(key, access=access), access=access)
-
-
 def _alerts(key: RunKey, access: Access, service: Components) -> list[AlertInfo]:
     of_run = partial(list_alerts, access, service, key.project, key.run, limit=NEWEST)
     firing, after = [], None
@@ -236,7 +232,9 @@ def _alerts(key: RunKey, access: Access, service: Components) -> list[AlertInfo]
 
 
 PARTS: dict[str, Callable[[RunKey, Access, Components], Any]] = {
-    "diagnosis": _diagnosis,
+    "diagnosis": lambda key, access, service: run_diagnosis(
+        service, service.store.runs.get(key, access=access), access=access
+    ),
     "alerts": _alerts,
     "policies": lambda key, access, service: list_policy_versions(key, access, service, limit=NEWEST).items,
     "attempts": lambda key, access, service: list_attempts(key, access, service, limit=NEWEST).items,

@@ -25,7 +25,7 @@ from trmon.domain.rules.signal_reader import series_names
 from trmon.domain.severity import json_number
 from trmon.domain.signals.derived_signals import DERIVED, SHADOW_PREFIX
 from trmon.metrics.exposition import is_exposed
-from trmon.store.repositories.signals import SeriesBand, SignalSeries
+from trmon.store.repositories.signals import SignalSeries
 from trmon_client.api.runs import CourseMarkInfo
 from trmon_client.api.signals import ScalarInfo, SeriesAnswer, SignalInfo
 from trmon_client.core.signals.catalogue import SIGNALS, TRAINER_SCALARS
@@ -64,7 +64,10 @@ def as_json(series: SignalSeries, detail: SeriesDetail) -> Response:
     document = {
         "exact": series.exact,
         **_position_columns(series),
-        "signals": {name: _band(band, detail) for name, band in series.bands.items()},
+        "signals": {
+            name: {statistic: detail.json_values(getattr(band, statistic)) for statistic in detail.statistics}
+            for name, band in series.bands.items()
+        },
     }
     return Response(msgspec.json.encode(document), media_type="application/json")
 
@@ -132,10 +135,6 @@ def _table(series: SignalSeries, detail: SeriesDetail, *, form: str) -> tuple[An
     kinds = {name: pa.int64() if name in INTEGERS else pa.float64() for name in columns}
     table = pa.table({name: pa.array(values, kinds[name]) for name, values in columns.items()})
     return table, pa.BufferOutputStream()
-
-
-def _band(band: SeriesBand, detail: SeriesDetail) -> dict[str, Any]:
-    return {name: detail.json_values(getattr(band, name)) for name in detail.statistics}
 
 
 router = APIRouter(prefix="/api/v1", tags=["signals"], route_class=AnswerRoute)
