@@ -68,8 +68,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 SLOW = (
-    "api/test_lake_failures.py",
-    "api/test_lake_reads.py",
+    "api/test_lake.py",
     "assistants/",
     "bootstrap/test_peers.py",
     "bootstrap/test_workers.py",

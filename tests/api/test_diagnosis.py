@@ -1,10 +1,11 @@
-"""The diagnosis over HTTP: what it says before a judged step, the options of its remedy, and one onset everywhere."""
+"""The diagnosis over HTTP: before a judged step, the options of its remedy, one onset and one risk everywhere."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,11 +15,13 @@ from tests.domain.memory_log import MemoryLog
 from tests.fixtures.messages import ORIGIN, columns, report
 from tests.fixtures.running_service import ILL, OwnRun, RecordedRuns
 from tests.fixtures.service import ThreadedService
+from tests.fixtures.trainer import finish, train_until_risk
 from tests.fixtures.waiting import eventually
 from trmon.api.diagnosis_answer import diagnosis_info
-from trmon.assistants.diagnosis_tools import diagnose_run_tool
+from trmon.assistants.diagnosis_tools import collapse_risk_tool, diagnose_run_tool
 from trmon.assistants.run_tools import list_alerts_tool, list_runs_tool
-from trmon.domain.collapse_risk.risk_reading import RiskReading
+from trmon.domain.collapse_risk.risk_model import shipped_model
+from trmon.domain.collapse_risk.risk_reading import FIRST_ROWS, RiskReading
 from trmon.domain.findings.verdict import Word
 from trmon.domain.runs.run import RunState
 from trmon_client.api import Service
@@ -48,7 +51,7 @@ def test_a_step_that_no_other_follows_is_not_judged_yet(run: OwnRun) -> None:
     assert run.get()["status"]["verdict"]["kind"] == "too_few_rows_to_judge"
 
 
-def test_the_remedy_is_in_the_options_of_the_runs_own_framework() -> None:
+def test_the_remedy_is_in_the_options_of_the_runs_own_framework_and_at_its_end_for_the_next_one() -> None:
     ill = judged(found("step_too_large"))
     remedy = diagnosis_info(replace(RUN, config=VERL), ill).remedy
     assert remedy is not None
@@ -57,10 +60,7 @@ def test_the_remedy_is_in_the_options_of_the_runs_own_framework() -> None:
     assert unknown is not None
     assert (unknown.options, unknown.options_in_words) == ({}, {})
     assert diagnosis_info(RUN, judged()).remedy is None
-
-
-def test_the_remedy_of_a_run_that_has_ended_is_for_the_next_one() -> None:
-    ended = diagnosis_info(replace(RUN, state=RunState.FINISHED), judged(found("step_too_large")))
+    ended = diagnosis_info(replace(RUN, state=RunState.FINISHED), ill)
     assert ended.has_ended
     assert ended.remedy is not None
     assert ended.remedy.first.startswith("In the next run, ")
@@ -147,3 +147,52 @@ def test_every_reader_says_the_same_onset(service: ThreadedService) -> None:
     assert (listed["step"], line["since_step"]) == (since, since)
     assert told["remedy"]["first"] == diagnosis["remedy"]["first"] == diagnosis["incident"]["fix"]
     assert status["verdict"]["todo"] == diagnosis["remedy"]["first"]
+
+
+STEPS = FIRST_ROWS + 4
+
+
+def diagnosed_risk(run: OwnRun, *, at_step: int) -> Any:
+    """Return the risk in the diagnosis once it is of a step."""
+    return eventually(lambda: run.get("/diagnosis"), lambda found: found.get("step") == at_step)["collapse_risk"]
+
+
+def test_the_risk_of_the_newest_step_is_the_same_everywhere(run: OwnRun, shared_service: ThreadedService) -> None:
+    newest_step = train_until_risk(run.client, run.key)
+    risk = diagnosed_risk(run, at_step=newest_step)
+    drivers = risk["drivers"]
+    names = ("collapse_risk", *(f"collapse_risk:{driver['input']}" for driver in drivers))
+    signals = run.get(f"/signals?names={','.join(names)}")["signals"]
+    newest = [signals[name]["last"][-1] for name in names]
+    assert [risk["probability"], *(driver["log_odds"] for driver in drivers)] == newest
+    assert newest[1:] == sorted(newest[1:], reverse=True)
+    file = shipped_model().file
+    assert (risk["horizon_steps"], risk["warn_at"], risk["page_at"]) == (200, file.warn_at, file.page_at)
+    assert risk["model"] == {"name": file.name, "fitted_on": file.fitted_on}
+    brief = eventually(lambda: run.get()["status"], lambda status: status["judged_step"] == newest_step)[
+        "collapse_risk"
+    ]
+    assert brief == {name: risk[name] for name in ("probability", "level", "driven_by", "calibration")}
+    with Service(shared_service.url) as service:
+        told = collapse_risk_tool(service, str(run.key))
+    assert [one["words"] for one in told["drivers"]] == [one["words"] for one in drivers]
+    assert [told["probability"], *(one["log_odds"] for one in told["drivers"])] == pytest.approx(newest, rel=1e-3)
+    assert (told["level"], told["calibration"]) == (risk["level"], risk["calibration"])
+    line = f'trmon_collapse_risk{{project="{run.key.project}",run="grpo"}} {risk["probability"]!r}'
+    eventually(lambda: run.client.get("/metrics").text, lambda text: line in text)
+    finish(run.client, run.key, steps=range(newest_step + 2))
+    assert diagnosed_risk(run, at_step=newest_step + 1)["level"] == "past"
+    assert run.get()["status"]["collapse_risk"]["level"] == "past"
+
+
+def test_small_batches_have_no_risk(run: OwnRun) -> None:
+    run.train(steps=range(STEPS + 1), end=False)
+    assert diagnosed_risk(run, at_step=STEPS - 1) is None
+
+
+def test_a_run_has_no_risk_in_its_first_rows(run: OwnRun) -> None:
+    run.train(steps=range(6), end=False)
+    assert diagnosed_risk(run, at_step=4) is None
+    assert run.get()["status"]["collapse_risk"] is None
+    assert run.get("/signals?names=collapse_risk")["signals"]["collapse_risk"]["last"][-1] is None
+    assert f'trmon_collapse_risk{{project="{run.key.project}"' not in run.client.get("/metrics").text

@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-import httpx
 import numpy as np
-import pytest
 
 from tests.fixtures.messages import ORIGIN, columns, report
-from tests.fixtures.running_service import OwnRun, own_run
+from tests.fixtures.running_service import OwnRun
 from tests.fixtures.trainer import send_step
 from tests.fixtures.waiting import eventually
 from trmon_client.core import wire
 from trmon_client.core.policies.policy import Policy, preset
 
 PAIR = "mismatch_or_primary"
-
-
-@pytest.fixture(scope="module")
-def trained(shared: httpx.Client) -> OwnRun:
-    run = own_run(shared)
-    run.train(steps=range(6))
-    return run
 
 
 def test_every_step_has_the_rejected_fraction_by_reason(run: OwnRun) -> None:
@@ -38,21 +29,13 @@ def test_every_step_has_the_rejected_fraction_by_reason(run: OwnRun) -> None:
     assert found["reasons"] == {"invalid_logprobs": [0.0, 0.0, 0.25], "mean_k3": [0.0, 0.0, 0.25]}
 
 
-def test_every_step_has_a_histogram_and_its_bound(trained: OwnRun) -> None:
-    found = trained.get("/distribution")
-    assert found["steps"] == list(range(6))
-    assert [sum(row) for row in found["counts"]] == [4] * 6
-    assert {len(row) + 1 for row in found["counts"]} == {len(found["edges"])}
-    assert found["upper"] == [found["upper"][0]] * 6
-    assert found["n_steps_without_reports"] == 0
-
-
-def test_a_criterion_and_steps_are_selected(trained: OwnRun) -> None:
-    found = trained.get("/distribution?statistic=mean_k3&from=2&to=3")
+def test_a_criterion_and_steps_are_selected(run: OwnRun) -> None:
+    run.train(steps=range(6))
+    found = run.get("/distribution?statistic=mean_k3&from=2&to=3")
     assert found["chosen"] == {"statistic": "mean_k3", "pair": PAIR, "where": "kl_not_exact", "n_rejected": 0}
     assert (found["steps"], found["upper"]) == ([2, 3], [0.02, 0.02])
     assert {criterion["statistic"] for criterion in found["criteria"]} == {"max_binary_kl", "max_abs_d", "mean_k3"}
-    assert trained.get("/distribution?points=2")["steps"] == trained.get("/reasons?points=2")["steps"] == [2, 5]
+    assert run.get("/distribution?points=2")["steps"] == run.get("/reasons?points=2")["steps"] == [2, 5]
 
 
 def test_the_bound_of_a_step_is_the_one_active_at_the_step(run: OwnRun) -> None:

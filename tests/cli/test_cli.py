@@ -130,20 +130,14 @@ def test_a_spool_is_sent_and_again_changes_nothing(shared_service: ThreadedServi
     assert (again.exit_code, again.stdout) == (0, "71 duplicate\n")
 
 
-def test_what_is_damaged_or_refused_in_a_spool_is_counted(shared_service: ThreadedService, tmp_path: Path) -> None:
-    good, bad = report(project="math", run="other"), report(project="..", run="grpo")
-    spooled(tmp_path / "spool", good, bad, tail=b"\x10\0\0")
-    sent = run_here("ingest", tmp_path / "spool", "--url", shared_service.url)
-    assert (sent.exit_code, sent.stdout) == (1, "1 damaged, 1 invalid, 1 stored\n")
-
-
-def test_a_segment_that_may_not_be_read_does_not_keep_the_others_from_being_sent(
+def test_what_is_damaged_refused_or_unreadable_in_a_spool_is_counted_and_the_rest_is_sent(
     shared_service: ThreadedService, tmp_path: Path
 ) -> None:
-    spooled(tmp_path / "spool" / "two", report(project="math", run="third"))
+    good, bad = report(project="math", run="other"), report(project="..", run="grpo")
+    spooled(tmp_path / "spool" / "two", good, bad, tail=b"\x10\0\0")
     (tmp_path / "spool" / "one" / "00000001.seg").mkdir(parents=True)  # no one may read a folder
     sent = run_here("ingest", tmp_path / "spool", "--url", shared_service.url)
-    assert (sent.exit_code, sent.stdout) == (1, "1 stored, 1 unreadable\n")
+    assert (sent.exit_code, sent.stdout) == (1, "1 damaged, 1 invalid, 1 stored, 1 unreadable\n")
     assert "00000001.seg: Is a directory" in sent.stderr
 
 

@@ -86,13 +86,6 @@ def test_a_service_under_load_is_backed_up_and_its_restored_twin_goes_on(
     assert series["step"] == list(range(trainer.step + 6))
 
 
-def test_for_postgresql_the_command_says_what_does_it(tmp_path: Path) -> None:
-    said = run_here("backup", tmp_path / "b.dump", database_url="postgresql+psycopg://trmon:secret@127.0.0.1/trmon")
-    assert said.exit_code == 1
-    assert "pg_dump --format=custom" in said.stderr
-    assert "secret" not in said.stderr
-
-
 def test_restoring_a_backup_without_a_token_says_that_the_service_is_open(tmp_path: Path) -> None:
     data, file = ("--data-dir", tmp_path / "data"), tmp_path / "backup.sqlite"
     run_here("migrate", *data)

@@ -4,56 +4,42 @@ from __future__ import annotations
 
 import pytest
 
+from tests.terminal.test_fleet import a_run
 from trmon.cli.diff import comparison_lines
+from trmon.domain.health.judgement import VerdictKind
 from trmon.terminal.text import PIPE_WIDTH
-from trmon_client.api.answers import convert_answer
-from trmon_client.api.comparison import ComparisonInfo
+from trmon_client.api import ApiNumber, ComparedRun, ComparisonInfo, PolicyInfo
+from trmon_client.api.comparison import ConfigDifferenceInfo
 
 LONG = "a-very-long-name-of-a-run-that-nobody-can-read-in-eighty-columns-of-a-terminal-at-all"
 
 
 def comparison(n: int) -> ComparisonInfo:
-    status = {
-        "project": "math",
-        "run": LONG,
-        "state": "running",
-        "owner": None,
-        "tags": [],
-        "archived": False,
-        "step": 40,
-        "last_report_at": 1.0,
-        "expected_step_seconds": 1.0,
-        "verdict": {"kind": "watch", "need": "soon", "why": "staleness since step 20", "since_step": 20, "todo": None},
-        "alerts": [],
-        "mask_rate": 0.1,
-        "reward": None,
-        "kl": None,
-    }
-    policy = {
-        "name": "trm_auto",
-        "hash": "abcdef0123456789",
-        "policy": {},
-        "shadows": [],
-        "author": "default",
-        "reason": "",
-        "created_at": 0.0,
-        "from_step": 0,
-        "pinned": False,
-        "evidence": {},
-    }
-    run = {
-        "fleet": status,
-        "policy": policy,
-        "created_at": 0.0,
-        "step": [1, 2],
-        "elapsed_seconds": [1.0, 2.0],
-        "signals": {"reward_mean": [0.123456789, None], "loss": [None, None]},
-        "partings": [],
-        "sentence": "They part at step 20: KL first.",
-    }
-    config = [{"name": f"actor.{LONG}", "values": [LONG] * n, "given": [True] * (n - 1) + [False]}]
-    document = {"by": "step", "proposed": n == 2, "same_policy": False, "config": config, "runs": [run] * n}
-    return convert_answer(document, ComparisonInfo)
+    policy = PolicyInfo(
+        name="trm_auto",
+        hash="abcdef0123456789",
+        policy={},
+        shadows=(),
+        author="default",
+        reason="",
+        created_at=0.0,
+        from_step=0,
+        pinned=False,
+        evidence={},
+    )
+    unknown = ApiNumber("nan")
+    run = ComparedRun(
+        fleet=a_run(VerdictKind.WATCH, name=LONG),
+        policy=policy,
+        created_at=0.0,
+        step=(1, 2),
+        elapsed_seconds=(1.0, 2.0),
+        signals={"reward_mean": (ApiNumber(0.123456789), unknown), "loss": (unknown, unknown)},
+        partings=(),
+        sentence="They part at step 20: KL first.",
+    )
+    entry = ConfigDifferenceInfo(name=f"actor.{LONG}", values=(LONG,) * n, given=(*(True,) * (n - 1), False))
+    return ComparisonInfo(by="step", proposed=n == 2, same_policy=False, config=(entry,), runs=(run,) * n)
 
 
 @pytest.mark.parametrize("n", [2, 3, 8])

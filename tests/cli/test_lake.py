@@ -58,7 +58,6 @@ def test_a_lake_that_is_away_is_named_with_what_waits(data: Path) -> None:
     ("url", "expected"),
     [
         (None, "TRMON_LAKE_URL is not set"),
-        ("ftp://host/lake", "starts with ftp://; give a folder or one of s3://"),
         ("s3:///lake", "names no bucket"),
         ("s3://key:secret@bucket/lake", "has credentials; put them into the environment"),
     ],

@@ -74,10 +74,8 @@ def test_parquet_is_what_another_program_reads(data_dir: Path, tmp_path: Path) -
 
 
 WRONG = [
-    pytest.param(("SELECT nope FROM batches",), "batches has project, month", id="no column"),
     pytest.param(("SELECT 1", "--format", "parquet"), "parquet needs --output", id="parquet to a terminal"),
     pytest.param(("SELECT 1", "-o", "x"), "--output: needs --format", id="a table in a file"),
-    pytest.param(("SELECT 1", "--memory", "much"), "--memory: 'much' is not a size", id="no size"),
 ]
 
 

@@ -1,19 +1,25 @@
-"""`trmon runs`, `trmon signals`, `trmon edit` and `trmon delete` over a running service."""
+"""`trmon runs`, `signals`, `edit`, `delete` and `note` over a running service."""
 
 from __future__ import annotations
 
 import csv
+import io
 import json
+import time
+from collections.abc import Iterator
 
 import httpx
 import pytest
+from rich.console import Console
 
 from tests.fixtures.command import run_here
 from tests.fixtures.running_service import make_token
 from tests.fixtures.service import ThreadedService
 from tests.fixtures.trainer import MATH, await_batches, train
+from trmon.cli.runs import note_table
 from trmon.domain.access import Scope
 from trmon.domain.identity import RunKey
+from trmon_client.api import NoteInfo
 
 OTHER = RunKey("code", "ppo")
 N_STEPS = 5
@@ -111,3 +117,21 @@ def test_a_run_is_deleted_after_asking_by_an_admin_and_the_audit_log_says_so(ser
         assert client.get("/api/v1/runs/math/grpo").status_code == 404
         [entry] = client.get("/api/v1/audit", params={"action": "run.delete"}).json()["items"]
         assert (entry["actor"], entry["target"]) == ("root", "math/grpo")
+
+
+@pytest.fixture
+def tokyo(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.mark.usefixtures("tokyo")
+def test_a_time_names_its_zone() -> None:
+    written = NoteInfo(id=1, step=62, text="lr halved", author="ada", at=1_760_000_000.0)
+    text = io.StringIO()
+    Console(file=text, width=100).print(note_table([written]))
+    [line] = [line for line in text.getvalue().splitlines() if "ada" in line]
+    assert line.split() == ["2025-10-09", "17:53:20", "JST", "ada", "62", "lr", "halved"]

@@ -1,9 +1,11 @@
-"""`trmon top` and `trmon show` against a real service with real runs; the live one in a real terminal."""
+"""`trmon top` and `trmon show` over a real service; the live one in a real terminal, and the table of signals."""
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -12,7 +14,9 @@ import uuid
 from collections.abc import Callable, Iterator
 
 import httpx
+import numpy as np
 import pytest
+from rich.console import Console
 
 from tests.fixtures.command import run_here, trmon
 from tests.fixtures.messages import ORIGIN, columns
@@ -20,7 +24,9 @@ from tests.fixtures.prometheus import binary
 from tests.fixtures.service import ServiceProcess, ThreadedService
 from tests.fixtures.trainer import MATH, await_batches, send, send_step
 from tests.fixtures.waiting import eventually
+from trmon.cli.show import signal_course_table
 from trmon.domain.identity import RunKey
+from trmon_client.api import SignalBand, SignalHistory
 from trmon_client.core import wire
 
 COMMAND = (sys.executable, "-m", "trmon")
@@ -104,7 +110,7 @@ def test_keys_filter_at_80_columns_and_ctrl_c_leaves_the_terminal_as_it_was(
     eventually(top.text, lambda text: "none of 2 runs" in text)
     top.press("Escape")
     eventually(top.text, lambda text: "math/grpo" in text)
-    top.interrupt()
+    top.press("C-c")
     ended = eventually(top.text, lambda text: "ended with" in text)
     assert "ended with 0" in ended
     assert "math/grpo" not in ended
@@ -123,10 +129,6 @@ class Terminal:
     def text(self) -> str:
         """Return what it shows."""
         return self._tmux("capture-pane", "-p")
-
-    def interrupt(self) -> None:
-        """Press Ctrl-C."""
-        self._tmux("send-keys", "C-c")
 
     def press(self, *keys: str) -> None:
         """Press keys, by the names that tmux has for them."""
@@ -169,3 +171,32 @@ def test_text_of_others_does_not_control_the_terminal(watched: str) -> None:
     as_json = run_here("diagnose", "math/grpo", "--json", "--url", watched).stdout
     assert json.loads(as_json)["incident"]["acked_by"] == "ana\ufffd]0;owned\ufffd\ufffd2J\u202e"
     assert not {"\x1b", "\x07", "\x9b", "\u202e"} & set(as_json)
+
+
+VALUES = np.array([12345.678, -0.000748391, -1.23456e-05])
+NAMES = ("reward_mean", "staleness_abs_log_ratio_max", "mismatch_abs_log_ratio_max", "mismatch_kl_k3")
+
+
+def drawn(width: int) -> list[str]:
+    """Return the lines of the table of four signals."""
+    band = SignalBand(last=VALUES, mean=VALUES, min=VALUES, max=VALUES)
+    history = SignalHistory(
+        run="math/grpo",
+        exact=True,
+        **dict.fromkeys(("step", "attempt_id", "update", "closed_at", "count"), np.arange(3)),
+        bands=dict.fromkeys(NAMES, band),
+    )
+    text = io.StringIO()
+    console = Console(file=text, width=width)
+    console.print(signal_course_table(history, NAMES, told=frozenset(), console=console))
+    return text.getvalue().splitlines()
+
+
+@pytest.mark.parametrize("width", [80, 100, 140])
+def test_numbers_are_whole_and_no_line_is_wrapped(width: int) -> None:
+    lines = [line for line in drawn(width) if re.search(r"e-05", line)]
+    assert len(lines) == len(NAMES)
+    assert all(re.search(r"-0\.000748\d? +1\.23\d?e\+04", line) for line in lines)
+    assert not any("…" in line for line in lines[2:])
+    assert "staleness_ab" in lines[1]
+    assert "ratio_max" in lines[1]

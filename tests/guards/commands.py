@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import time
+from collections.abc import Callable
 from contextlib import chdir
 from pathlib import Path
 from typing import Any
@@ -122,13 +123,7 @@ def client_refusals(folder: Path) -> dict[str, str]:
         "neither url nor spool": {"spool_dir": None, "url": ""},
         "a tag with a newline": {"tags": ["a\nb"]},
     }
-    found = {}
-    for what, changed in bad.items():
-        try:
-            trmon.init(**{**good, **changed}).close()
-            found[what] = "accepted"
-        except Exception as error:
-            found[what] = f"{type(error).__name__}: {error}"
+    found = {what: _said(lambda **it: trmon.init(**it).close(), **good | changed) for what, changed in bad.items()}
     two = np.zeros((2, 4), np.float32)
     batches: dict[str, dict[str, Any]] = {
         "no second log-probs": {"logprobs": two},
@@ -140,12 +135,17 @@ def client_refusals(folder: Path) -> dict[str, str]:
     }
     for what, arrays in batches.items():
         with trmon.init(**good, attempt=what.replace(" ", "-")) as monitor:
-            try:
-                monitor.log_batch(**{"step": 0, "mask": np.ones((2, 4), bool), **arrays})
-                found[what] = "accepted"
-            except Exception as error:
-                found[what] = f"{type(error).__name__}: {error}"
+            found[what] = _said(monitor.log_batch, **{"step": 0, "mask": np.ones((2, 4), bool), **arrays})
     return {what: "\n".join(lines(said)) for what, said in found.items()}
+
+
+def _said(call: Callable[..., object], **given: Any) -> str:
+    """Return the error of a call, or that there is none."""
+    try:
+        call(**given)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return "accepted"
 
 
 def run(command: str, folder: Path, **variables: str) -> dict[str, Any]:

@@ -7,14 +7,19 @@ picture of each view of the page, light and dark, to a folder. The tests compare
 from __future__ import annotations
 
 import argparse
+import json
+import subprocess
+import sys
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
-from tests.guards import commands, notices, packages, page, routes
-from tests.guards.golden_files import record
+from tests.guards import commands, page, routes
+from tests.guards.golden_files import VARIES, lines, plain, plain_text, record
 from tests.guards.recorded_service import RecordedService, recorded_service
 
 FAST = ("routes", "metrics", "events", "notifications", "errors", "changes")
@@ -34,11 +39,11 @@ def documents(
         "help": commands.helps,
         "errors-of-commands": lambda: {"all": commands.refusals(service, folder)},
         "errors-of-client": lambda: {"all": commands.client_refusals(folder)},
-        "packages": lambda: {"wheels": packages.wheels(folder / "wheels"), "imports": packages.imports()},
+        "packages": lambda: {"wheels": wheels(folder / "wheels"), "imports": imports()},
         "routes": lambda: {"all": routes.documented(client), **routes.reads(client)},
         "metrics": lambda: {"metrics": routes.metrics(client)},
         "events": lambda: {"run": routes.events(client)},
-        "notifications": lambda: {"webhook": notices.webhooks(service), "mail": notices.mails(service)},
+        "notifications": lambda: {"webhook": webhooks(service), "mail": mails(service)},
         "errors": lambda: routes.refusals(client),
         "changes": lambda: routes.changes(client),
     }
@@ -70,6 +75,75 @@ def main() -> None:
         for name, document in documents(service, folder, kinds, pictures=given.pictures):
             if name.startswith(wanted):
                 record(name, document)
+
+
+def webhooks(service: RecordedService) -> dict[str, Any]:
+    """Return what was posted by its delivery; what else fires depends on how far the run was by then."""
+    found = {}
+    for one in service.webhook.posted:
+        body = json.loads(one.body)
+        firing = sorted({name for other in body["firing"] for name in other})
+        headers = {name: plain(value, name.lower()) for name, value in one.headers.items() if name != "Content-Length"}
+        headers |= {name: VARIES for name in headers if "timestamp" in name.lower() or name in ("Host", "User-Agent")}
+        at = "/".join(plain(one.headers["X-Trmon-Delivery"]).split(":")[1:3])
+        found[at] = {"headers": headers, "body": plain({**body, "firing": None}) | {"names in firing": firing}}
+    return found
+
+
+def mails(service: RecordedService) -> dict[str, Any]:
+    """Return the mails by subject, as lines."""
+    return {
+        str(one.message["Subject"]): {
+            "headers": {name: "\n".join(lines(str(value))) for name, value in one.message.items()},
+            "parts": {
+                part.get_content_type(): [line for line in lines(part.get_content()) if "Also firing" not in line]
+                if part.get_content_maintype() == "text"
+                else {name: plain_text(str(value)) for name, value in part.items()}
+                for part in one.message.walk()
+                if not part.is_multipart()
+            },
+        }
+        for one in service.mail.received
+    }
+
+
+REPOSITORY = Path(__file__).parents[2]
+OURS = ("trmon", "trmon_client")
+
+
+def wheels(folder: Path) -> dict[str, Any]:
+    """Return the files of both wheels: those that are no code by name, and of code the packages of the first level."""
+    projects = [str(REPOSITORY / "client"), str(REPOSITORY)]
+    build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--no-index"]
+    subprocess.run([*build, "--wheel-dir", str(folder), *projects], check=True, cwd=folder)
+    found = {}
+    for path in sorted(folder.glob("*.whl")):
+        names = [name for name in ZipFile(path).namelist() if ".dist-info/" not in name]
+        code = [name for name in names if name.endswith(".py")]
+        static = Counter(Path(name).suffix for name in names if "/static/" in name)
+        found[path.name.split("-")[0]] = {
+            "packages": sorted({"/".join(name.split("/")[:2]) for name in code if name.count("/") > 1}),
+            "other files": sorted({*names} - {*code} - {name for name in names if "/static/" in name}),
+            "kinds of files of the page": sorted(static),
+        }
+    return found
+
+
+def imports() -> dict[str, Any]:
+    """Return the packages besides Python's own that `import trmon_client` and `init` load."""
+    found = {}
+    for what, code in (("import", "import trmon_client"), ("init", "import trmon_client; trmon_client.init")):
+        program = f"import sys; before = {{*sys.modules}}; {code}; print(*({{*sys.modules}} - before))"
+        modules = subprocess.run(
+            [sys.executable, "-c", program], capture_output=True, text=True, check=True
+        ).stdout.split()
+        tops = {name.partition(".")[0] for name in modules}
+        found[what] = {
+            "packages": sorted(top for top in tops if top not in sys.stdlib_module_names and not top.startswith("__")),
+            "modules": len(modules),
+            "ours": sum(name.split(".")[0] in OURS for name in modules),
+        }
+    return found
 
 
 if __name__ == "__main__":

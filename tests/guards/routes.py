@@ -30,27 +30,12 @@ READS = [
     *(f"{API}/runs", f"{API}/runs?project=math&state=running&tag=dapo&limit=1", f"{API}/runs?archived=true"),
     *(f"{API}/fleet", f"{API}/fleet?brief=true&limit=2", f"{API}/fleet/named?runs={HEALTHY},{DRIFTING}"),
     *(path for run in RUNS for path in of(run, "", "/diagnosis", "/signals/names", "/signals/scalars")),
-    *of(
-        DRIFTING,
-        "/attempts",
-        "/batches?limit=1",
-        "/batches?limit=1&order=oldest",
-        "/batches/20",
-        "/batches/20?update=1",
-    ),
-    *of(DRIFTING, "/batches/20/decisions", "/batches/20/sequences?first=3&limit=2", "/reasons", "/distribution"),
-    *of(
-        DRIFTING,
-        "/distribution?statistic=max_k3&pair=staleness&points=4",
-        "/budget",
-        "/adaptation",
-        "/policy",
-    ),
-    *of(
-        DRIFTING,
-        "/signals?names=total_kl_k3,mask_rate",
-        "/signals?names=total_kl_k3&from=8&to=16&points=3&statistics=min,max",
-    ),
+    *of(DRIFTING, "/attempts", "/batches?limit=1", "/batches?limit=1&order=oldest"),
+    *of(DRIFTING, "/batches/20", "/batches/20?update=1", "/batches/20/decisions"),
+    *of(DRIFTING, "/batches/20/sequences?first=3&limit=2", "/reasons", "/distribution"),
+    *of(DRIFTING, "/distribution?statistic=max_k3&pair=staleness&points=4", "/budget", "/adaptation", "/policy"),
+    *of(DRIFTING, "/signals?names=total_kl_k3,mask_rate"),
+    *of(DRIFTING, "/signals?names=total_kl_k3&from=8&to=16&points=3&statistics=min,max"),
     *of(DRIFTING, "/signals?names=total_kl_k3&from=8&to=10&format=csv", "/policy/history", "/notes", "/report.html"),
     *of(ENFORCED, "/batches/5/decisions", "/batches/5/sequences?limit=1", "/policy", "/reasons", "/budget"),
     *of(SCALARS, "/batches?limit=1", "/budget", "/signals?names=reward_mean", "/report.html"),
@@ -63,16 +48,13 @@ TIGHT = {"name": "tight", "criteria": [{"statistic": "mean_k3", "pair": "primary
 ORIGIN = {"attempt": "first", "launch": "one", "wire": [1, 0]}
 REPORT = json.loads(as_json(report(columns(2), step=0)))
 COLUMNS = REPORT["columns"]
+SCALARS_OF_A_STEP = {"kind": "scalars", **ORIGIN, "step": 1, "sequence": 1, "values": {"lr": 1}}
 SILENCE = {"matchers": [{"label": "run", "value": "dr*", "operator": "~"}], "seconds": 3600, "note": "known"}
 CHANGES: list[tuple[str, str, Any]] = [
     ("POST", f"{API}/runs/math/posted/reports", REPORT),
     ("POST", f"{API}/runs/math/posted/reports", REPORT),
     ("POST", f"{API}/runs/math/posted/reports", {**REPORT, "columns": {**COLUMNS, "n_tokens": [4, 2]}}),
-    (
-        "POST",
-        f"{API}/runs/math/posted/reports",
-        {"kind": "scalars", **ORIGIN, "step": 1, "sequence": 1, "values": {"lr": 1}},
-    ),
+    ("POST", f"{API}/runs/math/posted/reports", SCALARS_OF_A_STEP),
     ("POST", f"{API}/reports", {"messages": [{**REPORT, "project": "math", "run": "posted", "step": 1}]}),
     ("PATCH", f"{API}/runs/{SCALARS}", {"owner": "cleo", "add_tags": ["late"]}),
     ("PATCH", f"{API}/runs/{SCALARS}", {"archived": True}),
@@ -103,29 +85,20 @@ CHANGES: list[tuple[str, str, Any]] = [
     ("DELETE", f"{API}/tokens/ci", None),
 ]
 LONG = "x" * 300
+BAD_READS = [
+    *of("math/nosuch", "", "/diagnosis", "/policy", "/signals?names=lr", "/budget"),
+    *of(DRIFTING, "/signals?names=total_kl_k", "/signals?names=x&points=0", "/nosuch"),
+    *of(DRIFTING, "/batches/999", "/batches/x", "/batches?after=zz", "/batches?limit=0"),
+    *of(DRIFTING, "/distribution?statistic=mean_k9", "/distribution?pair=both"),
+    *of(DRIFTING, "/batches/20/sequences?names=nosuch", "/signals?names=lr&format=xml"),
+    *(f"{API}/rules/mask_rat", f"{API}/alerts?state=on", f"{API}/runs?state=up", f"{API}/fleet?limit=x"),
+    *(f"{API}/compare?runs=a", f"{API}/compare?runs=a,b", f"{API}/bounds?horizon=8"),
+    *(f"{API}/bounds?horizon=0&kl_max=-1&kl_seq=1", f"{API}/events?run=math/nosuch"),
+    *(f"{API}/audit?since=x", f"{API}/deliveries?state=lost", f"{API}/nosuch", f"{API}/runs/a b/c"),
+    "/pictures/forged.png",
+]
 BAD: list[tuple[str, str, Any]] = [
-    *(("GET", path, None) for path in of("math/nosuch", "", "/diagnosis", "/policy", "/signals?names=lr", "/budget")),
-    *(
-        ("GET", path, None)
-        for path in of(DRIFTING, "/signals?names=total_kl_k", "/signals?names=x&points=0", "/nosuch")
-    ),
-    *(
-        ("GET", path, None)
-        for path in of(DRIFTING, "/batches/999", "/batches/x", "/batches?after=zz", "/batches?limit=0")
-    ),
-    *(("GET", path, None) for path in of(DRIFTING, "/distribution?statistic=mean_k9", "/distribution?pair=both")),
-    *(
-        ("GET", path, None)
-        for path in of(DRIFTING, "/batches/20/sequences?names=nosuch", "/signals?names=lr&format=xml")
-    ),
-    *(
-        ("GET", f"{API}{path}", None)
-        for path in ("/rules/mask_rat", "/alerts?state=on", "/runs?state=up", "/fleet?limit=x")
-    ),
-    *(("GET", f"{API}{path}", None) for path in ("/compare?runs=a", "/compare?runs=a,b", "/bounds?horizon=8")),
-    *(("GET", f"{API}{path}", None) for path in ("/bounds?horizon=0&kl_max=-1&kl_seq=1", "/events?run=math/nosuch")),
-    *(("GET", f"{API}{path}", None) for path in ("/audit?since=x", "/deliveries?state=lost", "/nosuch", "/runs/a b/c")),
-    ("GET", "/pictures/forged.png", None),
+    *(("GET", path, None) for path in BAD_READS),
     *(("PUT", f"{API}/runs/{DRIFTING}/policy", {"policy": one}) for one in ("geo_mas", {"name": "x"}, 3)),
     ("PUT", f"{API}/runs/{DRIFTING}/policy", {"policy": {**TIGHT, "criteria": [{"statistic": "mean_k9", "upper": 1}]}}),
     ("PUT", f"{API}/runs/{DRIFTING}/policy", {"policy": "geo_mask", "replaces": "beef"}),

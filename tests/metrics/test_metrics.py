@@ -38,31 +38,7 @@ from trmon.metrics.exposition import OPTIONAL_SIGNALS, Exposition
 from trmon.metrics.text_format import sample_line
 from trmon_client.core import wire
 from trmon_client.core.policies.policy import Policy
-from trmon_client.core.signals.batch_signals import SIGNALS
 from trmon_client.error_guard import LossReason
-
-RUN_METRICS = {
-    "trmon_step",
-    "trmon_mask_rate",
-    "trmon_threshold",
-    "trmon_run_verdict",
-    "trmon_run_state",
-    "trmon_last_report_timestamp_seconds",
-    "trmon_scalar",
-    "trmon_kl_k3",
-    "trmon_ess_token",
-    "trmon_chi2_token",
-}
-OWN_METRICS = {
-    "trmon_reports_total",
-    "trmon_sequences_total",
-    "trmon_ingest_seconds_count",
-    "trmon_commit_seconds_count",
-    "trmon_close_lag_seconds_count",
-    "trmon_queue_depth",
-    "trmon_decision_mismatch_total",
-    "trmon_disk_free_bytes",
-}
 
 OF_MISMATCH = {CAUSE_LABEL: "engine_mismatch", LAST_GOOD_LABEL: "39"}
 Samples = dict[str, dict[tuple[tuple[str, str], ...], float]]
@@ -86,11 +62,9 @@ def scraped(client: httpx.Client, *, step: int) -> Samples:
     )
 
 
-def test_metrics_of_runs_and_of_the_service_have_the_names_of_the_design(client: httpx.Client) -> None:
+def test_runs_and_the_service_have_the_values_of_what_was_reported(client: httpx.Client) -> None:
     train(client, steps=range(3))
     found = scraped(client, step=2)
-    assert found.keys() >= RUN_METRICS | OWN_METRICS
-    assert len([name for name in found if name.removeprefix("trmon_") in {spec.stem for spec in SIGNALS.values()}]) > 12
     assert found["trmon_reports_total"][("status", "stored"),] == 5
     assert sum(found["trmon_sequences_total"].values()) == 12
     policies = {dict(labels)["policy"] for labels in found["trmon_mask_rate"]}
@@ -285,9 +259,6 @@ def test_the_verdict_is_the_one_of_the_fleet(client: httpx.Client) -> None:
     assert expected["ill"] == ("act", "now")
     assert eventually(of_both, lambda found: found == expected)
     found = samples(client.get("/metrics").text)
-    of_ill = (("project", "math"), ("run", "ill"))
-    assert found["trmon_run_since_step"][of_ill] == 0
-    assert with_label(found, "trmon_run_verdict", "cause", run="ill") == {"corrupt_logprobs": 1.0}
     assert with_label(found, "trmon_incident_state", "state", run="ill") == {"open": 1.0}
     identity = next(run["incident"]["identity"] for run in fleet if run["run"] == "ill")
     answer = client.post(f"/api/v1/alerts/{identity}/ack", json={"note": "seen"})

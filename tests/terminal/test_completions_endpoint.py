@@ -1,10 +1,15 @@
-"""The endpoint: tokens are scored and sampled through a real HTTP server that speaks the protocol."""
+"""The endpoint: tokens are scored and sampled through an HTTP server that speaks OpenAI's `/v1/completions`."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,13 +17,102 @@ import torch
 from torch import Tensor
 from typer.testing import CliRunner, Result
 
-from tests.fixtures.tiny_transformer import prompts, response_mask, tiny_engine
-from tests.terminal.completions_server import completions_server
+from tests.fixtures.tiny_transformer import TinyEngine, prompts, response_mask, tiny_engine
 from trmon.cli import app
 from trmon.domain.errors import InvalidInput
 from trmon.domain.preflight.causes import PreflightCause, preflight
 from trmon.domain.preflight.token_pairs import EngineScores
 from trmon.terminal.completions_endpoint import CompletionsEndpoint, Sampling, ScoredTokens
+
+SENTINEL = -9999.0
+"""What vLLM returns for a log-prob of -inf, which JSON cannot carry."""
+
+
+@dataclass
+class CompletionsServer:
+    """Speaks the extensions of vLLM and SGLang too, over a tiny transformer.
+
+    It has the engine that answers, which ids it names, and the token it puts before each prompt.
+    """
+
+    engine: TinyEngine
+    names_ids: str = "token_ids"
+    bos: int | None = None
+    status: int = 200
+    url: str = ""
+    requests: list[dict[str, Any]] = field(default_factory=list)
+    keys: list[str | None] = field(default_factory=list)
+
+    def answer(self, request: dict[str, Any]) -> dict[str, Any]:
+        prompt = [*([] if self.bos is None else [self.bos]), *request["prompt"]]
+        tokens = list(prompt)
+        generator = torch.Generator().manual_seed(len(prompt) + sum(prompt))
+        for _ in range(request["max_tokens"]):
+            # The last position is a placeholder: only what stands before it is read.
+            p = self.engine.all_logprobs(torch.tensor([[*tokens, 0]]))[0, -1].exp()
+            tokens.append(int(torch.multinomial(p, 1, generator=generator)))
+        scored: list[float | None] = [None, *self.engine.score(torch.tensor([tokens]))[0, 1:].tolist()]
+        shown = slice(0 if request.get("echo") else len(prompt), None)
+        named = request.get("return_tokens_as_token_ids") and self.names_ids == "tokens"
+        choice: dict[str, Any] = {
+            "index": 0,
+            "text": "".join(map(_text, tokens[shown])),
+            "logprobs": {
+                "tokens": [f"token_id:{token}" if named else _text(token) for token in tokens[shown]],
+                "token_logprobs": [_finite(value) for value in scored[shown]],
+            },
+        }
+        if request.get("return_token_ids") and self.names_ids == "token_ids":
+            choice |= {"prompt_token_ids": prompt, "token_ids": tokens[len(prompt) :]}
+        return {"object": "text_completion", "choices": [choice]}
+
+
+def _text(token: int) -> str:
+    return chr(ord("0") + token)
+
+
+def _finite(value: float | None) -> float | None:
+    return SENTINEL if value == float("-inf") else value
+
+
+@contextmanager
+def completions_server(engine: TinyEngine, **options: Any) -> Iterator[CompletionsServer]:
+    served = CompletionsServer(engine, **options)
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self._reply({"object": "list", "data": [{"id": "tiny"}]} if self.path == "/v1/models" else {}, 200)
+
+        def do_POST(self) -> None:
+            request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            served.requests.append(request)
+            served.keys.append(self.headers["Authorization"])
+            if self.path != "/v1/completions" or served.status != 200:
+                self._reply({"error": {"message": "no logprobs here"}}, served.status if served.status != 200 else 404)
+            else:
+                self._reply(served.answer(request), 200)
+
+        def _reply(self, answer: dict[str, Any], status: int) -> None:
+            body = json.dumps(answer).encode()
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *arguments: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    served.url = f"http://127.0.0.1:{server.server_address[1]}/v1"
+    try:
+        yield served
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
 
 N = 6
 

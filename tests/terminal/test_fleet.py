@@ -14,12 +14,11 @@ from rich.console import Console
 from trmon.cli.command import console
 from trmon.cli.top import KEYS, split_keys
 from trmon.domain.health.judgement import Backlog, Urgency, VerdictKind
-from trmon.domain.severity import Severity
 from trmon.terminal.fleet import MAX_FILTER, WHOLE_FLEET, FleetView, fleet_frame, fleet_summary_line, urgency_order
 from trmon_client.api import RunStatus, VerdictInfo
 from trmon_client.api.answers import decode_answer, encode_answer
 from trmon_client.api.diagnosis import BehindInfo
-from trmon_client.api.runs import OpenAlertInfo, SparklineInfo
+from trmon_client.api.runs import SparklineInfo
 
 NOW = 1_000.0
 
@@ -50,10 +49,6 @@ def a_run(
         "kl": line,
     }
     return RunStatus(**fields | changed)
-
-
-def alert(severity: Severity, *, acked_by: str | None = None) -> OpenAlertInfo:
-    return OpenAlertInfo(rule="mask_rate", severity=severity.value, step=3, acked_by=acked_by)
 
 
 def shown(

@@ -1,4 +1,4 @@
-"""Alerts: list them, acknowledge them, read their transitions and deliveries."""
+"""Alerts: list them, acknowledge them, read their transitions and deliveries; their budget and their pictures."""
 
 from __future__ import annotations
 
@@ -6,28 +6,35 @@ import time
 from collections.abc import Sequence
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query
+from fastapi import APIRouter, Path, Query, Response
 from pydantic import Field
 
 from trmon.api.diagnosis_answer import behind_info
 from trmon.api.http.answers import AnswerRoute
 from trmon.api.http.auth import Admin, Reader
 from trmon.api.http.components import Components, Service
-from trmon.api.http.parameters import After, Limit, RequestBody
+from trmon.api.http.parameters import After, Author, Limit, RequestBody
 from trmon.domain.access import Access
 from trmon.domain.alerts.alert import Acknowledgement, AlertState, ListedAlert
 from trmon.domain.alerts.delivery import DeliveryState
 from trmon.domain.alerts.silences import Silence
-from trmon.domain.health.problems import title_of_alert
+from trmon.domain.backtest.limit_trial import tunable_limits
+from trmon.domain.errors import NotFound
+from trmon.domain.health.problems import title_of_alert, title_of_rule
+from trmon.domain.incidents.alarm_budget import DAY_SECONDS, WINDOW_DAYS, AlarmBudget, alarm_budgets
+from trmon.domain.rules.rule import RuleSet
 from trmon.domain.severity import Severity
 from trmon_client.api.alerts import (
     AckRefusalInfo,
     AcksInfo,
+    AlarmBudgetInfo,
     AlertEventInfo,
     AlertInfo,
+    BudgetWindowInfo,
     DeliveryInfo,
     MemberInfo,
     ReceiversInfo,
+    RuleBudgetInfo,
     SilencedInfo,
 )
 from trmon_client.api.answers import ItemPage
@@ -38,9 +45,7 @@ MAX_ACKS = 500
 class AckIn(RequestBody):
     """An acknowledgement of an alert."""
 
-    author: str | None = Field(
-        None, min_length=1, max_length=128, description="A name beside the token's, which is always shown."
-    )
+    author: Author = None
     note: str = Field("", max_length=2000)
 
     def ack(self, access: Access) -> Acknowledgement:
@@ -96,6 +101,29 @@ def list_alert_events(
     """List the state transitions of an alert across its episodes, newest first."""
     page = service.store.alerts.events(identity, access=access, after=after, limit=limit)
     return ItemPage(items=[AlertEventInfo.from_fields(event) for event in page.items], next=page.next)
+
+
+@router.get("/budget")
+def get_alarm_budget(access: Reader, service: Service) -> AlarmBudgetInfo:
+    """Return the messages of each rule per day of training over 7 and 30 days, and what came of its alerts."""
+    now = time.time()
+    record = service.store.budget_records.read(
+        access=access, health_rules=service.rules.health_rules(), since=now - max(WINDOW_DAYS) * DAY_SECONDS
+    )
+    return AlarmBudgetInfo(windows=tuple(_window(one, rules=service.rules()) for one in alarm_budgets(record, now=now)))
+
+
+def _window(budget: AlarmBudget, *, rules: RuleSet) -> BudgetWindowInfo:
+    infos = [
+        RuleBudgetInfo.from_fields(
+            one,
+            title=title_of_rule(one.rule),
+            per_run_day=budget.per_run_day(one.messages),
+            is_tunable=one.rule in rules.by_name and any(tunable_limits(rules.by_name[one.rule])),
+        )
+        for one in budget.rules
+    ]
+    return BudgetWindowInfo.from_fields(budget, per_run_day=budget.per_run_day(budget.messages), rules=infos)
 
 
 @router.post("/ack")
@@ -180,3 +208,16 @@ def _silenced_info(
         return None
     silence = max(covering, key=lambda one: one.ends_at)
     return SilencedInfo.from_fields(silence, note=silence.note if access.project in (None, silence.project) else "")
+
+
+pictures_router = APIRouter(tags=["alerts"])
+PICTURE = ".png"
+
+
+@pictures_router.get("/pictures/{name}", response_class=Response, responses={200: {"content": {"image/png": {}}}})
+def get_picture(name: Annotated[str, Path(max_length=2048)], service: Service) -> Response:
+    """Return the picture of an illness that a message links to; needs no token but the link's own signature."""
+    if not name.endswith(PICTURE):
+        raise NotFound("picture", "of this link")
+    content = service.pictures.opened(name.removesuffix(PICTURE), now=time.time())
+    return Response(content, media_type="image/png", headers={"Cache-Control": "private, max-age=3600"})

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from fastapi import APIRouter, Path, Query
@@ -13,6 +12,7 @@ from trmon.api.http.answers import AnswerRoute
 from trmon.api.http.auth import Reader
 from trmon.api.http.components import Components, Service
 from trmon.api.http.parameters import After, Limit, Named, Names, OfAttempt, check_known, split_names
+from trmon.api.policies import registry_of
 from trmon.domain.access import Access
 from trmon.domain.analysis.distribution import in_bound_units
 from trmon.domain.batches.assembly import merge_columns
@@ -39,107 +39,79 @@ from trmon_client.core.policies.sequence_statistics import PolicyError
 from trmon_client.core.wire import unpack_bits
 
 
-def count_turns(columns: Columns, decision: Decision | None, *, rows: range) -> TurnCountsInfo | None:
-    """Return how many turns the sequences of `rows` have, and how many are rejected; None without turns."""
-    turns = columns.turns
-    if turns is None:
-        return None
-    decided = None if decision is None else decision.turns
-    rejected = None
-    if decided is not None:
-        is_rejected = decided.codes >= FIRST_TURN_CRITERION
-        rejected = np.bincount(turns.sequences[is_rejected], minlength=columns.n_sequences)[
-            rows.start : rows.stop
-        ].tolist()
-    return TurnCountsInfo.from_fields(n_turns=turns.n_turns[rows.start : rows.stop].tolist(), n_rejected=rejected)
-
-
-def select_turns(columns: Columns, decision: Decision | None, *, rows: range) -> list[TurnsInfo] | None:
-    """Return the turns of the sequences of `rows`; None without turns."""
-    turns = columns.turns
-    if turns is None:
-        return None
-    decided = None if decision is None else decision.turns
-    return [_turns_of(turns, decided, part=slice(turns.ends[i] - turns.n_turns[i], turns.ends[i])) for i in rows]
-
-
-def _turns_of(turns: TurnColumns, decided: TurnDecision | None, *, part: slice) -> TurnsInfo:
-    def selected(values: Any) -> list[Any]:
-        return list(values[part].tolist())
-
-    columns = {name: selected(array) for name, array in turns.by_name.items()}
-    if decided is None:
-        return TurnsInfo.from_fields(columns=columns, accepted=None, reasons=None, criteria=[])
-    return TurnsInfo.from_fields(
-        columns=columns,
-        accepted=selected(decided.accepted),
-        reasons=decided.reasons[part],
-        criteria=_turn_criteria(decided, part=part),
-    )
-
-
-def _turn_criteria(decided: TurnDecision, *, part: slice) -> list[TurnCriterionValuesInfo]:
-    # Without a pair no criterion has values.
-    compared = zip(decided.criteria, decided.compared, strict=False)
-    return [
-        TurnCriterionValuesInfo.from_fields(criterion, values=values[part].tolist()) for criterion, values in compared
-    ]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SequenceSelection:
-    """The sequences and columns to return; without names, all columns; `with_turns`, their turns too."""
-
-    first: int
-    limit: int
-    names: frozenset[str] | None = None
-    with_turns: bool = False
-
-    def of(self, values: Any) -> list[Any]:
-        """Return the selected part of [B] values."""
-        selected: list[Any] = list(values[self.first : self.first + self.limit])
-        return selected
-
-
 def select_sequences(
-    columns: Columns, decisions: Sequence[DecisionRow], *, registry: PolicyRegistry, selection: SequenceSelection
+    columns: Columns,
+    decisions: Sequence[DecisionRow],
+    *,
+    registry: PolicyRegistry,
+    rows: range,
+    names: Sequence[str],
+    with_turns: bool,
 ) -> SequencesInfo:
-    """Return the selected sequences with their stored decisions."""
+    """Return the sequences of `rows` with their stored decisions. Args: names: of columns; without any, all of them."""
     repeated = [(row, _repeat_decision(row, columns, registry=registry)) for row in decisions]
     active = next((decision for row, decision in repeated if row.role is PolicyRole.ACTIVE), None)
-    rows = range(columns.n_sequences)[selection.first : selection.first + selection.limit]
-    names = [name for name in columns if selection.names is None or name in selection.names]
+    turns, decided = columns.turns, None if active is None else active.turns
+    part = slice(rows.start, rows.stop)
     return SequencesInfo.from_fields(
-        first=selection.first,
+        first=rows.start,
         n_sequences=columns.n_sequences,
-        columns={name: selection.of(columns[name].tolist()) for name in names},
-        decisions=[_sequence_decisions(row, columns, decision, selection=selection) for row, decision in repeated],
-        criteria=_criteria(active, selection=selection),
-        turn_counts=count_turns(columns, active, rows=rows),
-        turns=select_turns(columns, active, rows=rows) if selection.with_turns else None,
+        columns={name: columns[name][part].tolist() for name in columns if not names or name in names},
+        decisions=[_sequence_decisions(row, columns, decision, part=part) for row, decision in repeated],
+        criteria=_criteria(active, part=part),
+        turn_counts=None if turns is None else _turn_counts(turns, decided, part=part),
+        turns=[_turns_of(turns, decided, row=row) for row in rows] if with_turns and turns is not None else None,
     )
 
 
 def _sequence_decisions(
-    row: DecisionRow, columns: Columns, decision: Decision | None, *, selection: SequenceSelection
+    row: DecisionRow, columns: Columns, decision: Decision | None, *, part: slice
 ) -> SequenceDecisionsInfo:
-    accepted = unpack_bits(row.accepted, columns.n_sequences).tolist()
+    reasons = decision.reasons if decision else [None] * columns.n_sequences
     return SequenceDecisionsInfo.from_fields(
         policy=row.policy_name,
         hash=row.policy_hash,
         role=row.role,
-        accepted=selection.of(accepted),
-        reasons=selection.of(decision.reasons if decision else [None] * columns.n_sequences),
+        accepted=unpack_bits(row.accepted, columns.n_sequences)[part].tolist(),
+        reasons=reasons[part],
     )
 
 
-def _criteria(decision: Decision | None, *, selection: SequenceSelection) -> list[CriterionValuesInfo]:
+def _criteria(decision: Decision | None, *, part: slice) -> list[CriterionValuesInfo]:
     compared_criteria = zip(decision.policy.criteria, decision.compared, strict=True) if decision else ()
     return [
-        CriterionValuesInfo.from_fields(criterion, values=selection.of(in_bound_units(criterion, compared).tolist()))
+        CriterionValuesInfo.from_fields(criterion, values=in_bound_units(criterion, compared)[part].tolist())
         for criterion, compared in compared_criteria
         if compared is not None
     ]
+
+
+def _turn_counts(turns: TurnColumns, decided: TurnDecision | None, *, part: slice) -> TurnCountsInfo:
+    """Return how many turns the sequences have, and how many of them are rejected."""
+    n_rejected = None
+    if decided is not None:
+        rejected = turns.sequences[decided.codes >= FIRST_TURN_CRITERION]
+        n_rejected = np.bincount(rejected, minlength=len(turns.n_turns))[part].tolist()
+    return TurnCountsInfo.from_fields(n_turns=turns.n_turns[part].tolist(), n_rejected=n_rejected)
+
+
+def _turns_of(turns: TurnColumns, decided: TurnDecision | None, *, row: int) -> TurnsInfo:
+    """Return the turns of one sequence."""
+    part = slice(turns.ends[row] - turns.n_turns[row], turns.ends[row])
+    columns = {name: array[part].tolist() for name, array in turns.by_name.items()}
+    if decided is None:
+        return TurnsInfo.from_fields(columns=columns, accepted=None, reasons=None, criteria=[])
+    # Without a pair no criterion has values.
+    compared = zip(decided.criteria, decided.compared, strict=False)
+    return TurnsInfo.from_fields(
+        columns=columns,
+        accepted=decided.accepted[part].tolist(),
+        reasons=decided.reasons[part],
+        criteria=[
+            TurnCriterionValuesInfo.from_fields(criterion, values=values[part].tolist())
+            for criterion, values in compared
+        ],
+    )
 
 
 def _repeat_decision(row: DecisionRow, columns: Columns, *, registry: PolicyRegistry) -> Decision | None:
@@ -222,13 +194,14 @@ def list_sequences(
     batch = _find(service, access, key, step=step, update=update, attempt_id=attempt_id)
     requested = split_names(names)
     check_known(requested, COLUMNS, kind="column", listed_by="a request without names")
+    columns = _columns(service, batch)
     return select_sequences(
-        _columns(service, batch),
+        columns,
         service.store.batches.decisions(batch.key, access=access),
-        registry=_registry(service, batch.run_id),
-        selection=SequenceSelection(
-            first=first, limit=limit, names=frozenset(requested) if requested else None, with_turns=turns
-        ),
+        registry=registry_of(service, batch.run_id),
+        rows=range(first, max(first, min(first + limit, columns.n_sequences))),
+        names=requested,
+        with_turns=turns,
     )
 
 
@@ -254,11 +227,6 @@ def _columns(service: Components, batch: BatchRow) -> Columns:
     if (damaged and sum(report.n_sequences for report in reports) != batch.n_sequences) or not reports:
         raise NotFound("stored sequences", f"step {batch.key.step}; its reports are damaged")
     return merge_columns([report.columns() for report in reports])
-
-
-def _registry(service: Components, run_id: int) -> PolicyRegistry:
-    policies = service.store.policies
-    return PolicyRegistry.of(policies.current(run_id), versions=policies.history(run_id))
 
 
 def _batch_info(row: BatchRow) -> BatchInfo:

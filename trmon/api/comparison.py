@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Collection
 from typing import Annotated, Any, Literal, TypeAlias
 
 from fastapi import APIRouter, Query
@@ -18,7 +18,6 @@ from trmon.api.policies import policy_info
 from trmon.domain.access import Access
 from trmon.domain.comparison import (
     ComparedSignals,
-    Divergence,
     SiblingCandidate,
     are_comparable,
     compare_configs,
@@ -96,7 +95,8 @@ def _compare(service: Components, keys: list[RunKey], *, access: Access, by_time
     courses = [ComparedSignals(places=elapsed, signals=steps.signals) if by_time else steps for steps, elapsed in read]
     compared = []
     for i, (steps, elapsed) in enumerate(read):
-        parted, sentence = _parted(courses[0], courses[i], by_time=by_time) if i else ([], "")
+        parted = divergences(courses[0], courses[i], logs=LOGS) if i else []
+        is_long_enough = are_comparable(courses[0], courses[i])
         compared.append(
             ComparedRun.from_fields(
                 fleet=fleet[i],
@@ -106,7 +106,7 @@ def _compare(service: Components, keys: list[RunKey], *, access: Access, by_time
                 elapsed_seconds=elapsed.tolist(),
                 signals={name: values.tolist() for name, values in steps.signals.items()},
                 partings=parted,
-                sentence=sentence,
+                sentence=divergence_sentence(parted, by_time=by_time, is_long_enough=is_long_enough) if i else "",
             )
         )
     return ComparisonInfo.from_fields(
@@ -144,15 +144,13 @@ def _series(service: Components, run: Run, *, access: Access, points: int) -> tu
     known = set(service.store.signals.names(run.id, access=access))
     names = {name: name for name in OWN_SIGNALS if name in known}
     for stem in PAIR_SIGNALS:
-        found = next((f"{pair}_{stem}" for pair in PRIMARY_ORDER if f"{pair}_{stem}" in known), None)
-        if found is not None:
+        if found := of_first_pair(stem, known):
             names[stem] = found
     series = service.store.signals.series(run.id, names=[*names.values()], access=access, points=points)
     signals = {label: series.bands[name].mean for label, name in names.items()}
     return ComparedSignals(places=series.step, signals=signals), series.closed_at - run.created_at
 
 
-def _parted(first: ComparedSignals, other: ComparedSignals, *, by_time: bool) -> tuple[Sequence[Divergence], str]:
-    """Return where a run parts from the first one, and that in words."""
-    found = divergences(first, other, logs=LOGS)
-    return found, divergence_sentence(found, by_time=by_time, is_long_enough=are_comparable(first, other))
+def of_first_pair(stem: str, known: Collection[str]) -> str | None:
+    """Return the signal of a pair by its full name, of the first pair that has it among the known names."""
+    return next((f"{pair}_{stem}" for pair in PRIMARY_ORDER if f"{pair}_{stem}" in known), None)

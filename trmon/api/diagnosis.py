@@ -34,14 +34,17 @@ router = APIRouter(prefix="/api/v1/runs/{project}/{run}", tags=["diagnosis"], ro
 @router.get("/diagnosis")
 def get_diagnosis(key: Named, access: Reader, service: Service) -> DiagnosisInfo:
     """Return what the judge says of a run, since when, and what to change; 404 before its first batch."""
-    return run_diagnosis(service, service.store.runs.get(key, access=access), access=access)
+    found = run_diagnosis(service, service.store.runs.get(key, access=access), access=access)
+    if found is None:
+        raise NotFound("closed step yet of", str(key))
+    return found
 
 
-def run_diagnosis(service: Components, run: Run, *, access: Access) -> DiagnosisInfo:
-    """Return the diagnosis of a run. Errors: NotFound before its first batch."""
+def run_diagnosis(service: Components, run: Run, *, access: Access) -> DiagnosisInfo | None:
+    """Return the diagnosis of a run; None before its first batch."""
     judgement = known_judgement(run, service.store.run_snapshots.judgements([run.id]).get(run.id))
     if judgement is None:
-        raise NotFound("closed step yet of", str(run.key))
+        return None
     firing = _firing(service, run, access=access)
     of_signals = {rule.name for rule in service.rules().rules if rule.is_finding or rule.reads_batches}
     summary = service.summaries.of([run], access=access, now=time.time()).get(run.id)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from dataclasses import asdict
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 
@@ -10,7 +11,8 @@ from trmon.api.http.answers import AnswerRoute
 from trmon.api.http.auth import Reader
 from trmon.api.http.components import Components, Service
 from trmon.api.http.parameters import SelectedSteps
-from trmon.domain.analysis.distribution import CriterionKey, CriterionSamples, Distribution, distribution
+from trmon.api.policies import registry_of
+from trmon.domain.analysis.distribution import CriterionKey, CriterionSamples, distribution
 from trmon.domain.batches.assembly import merge_columns
 from trmon.domain.batches.batch import DecisionRow
 from trmon.domain.errors import InvalidInput
@@ -34,12 +36,10 @@ def get_distribution(
     where: Annotated[str | None, Query(max_length=64)] = None,
 ) -> DistributionInfo:
     """Return the distribution of a bounded statistic over each step's sequences, and the bound active then."""
-    policies, samples = service.store.policies, CriterionSamples()
-    registry = PolicyRegistry.of(policies.current(selected.run_id), versions=policies.history(selected.run_id))
+    samples, registry = CriterionSamples(), registry_of(service, selected.run_id)
     n_found = sum(_add_batch(service, samples, batch, registry=registry) for batch in selected.batches)
     read = samples.most_rejecting if statistic is None else _find_criterion(samples, statistic, pair=pair, where=where)
-    found = None if read is None else distribution(samples.by_criterion[read])
-    return _distribution_info(samples, chosen=read, found=found, missing=len(selected.batches) - n_found)
+    return _distribution_info(samples, chosen=read, missing=len(selected.batches) - n_found)
 
 
 def _add_batch(service: Components, samples: CriterionSamples, key: BatchKey, *, registry: PolicyRegistry) -> bool:
@@ -61,23 +61,20 @@ def _find_criterion(samples: CriterionSamples, statistic: str, *, pair: str | No
     )
 
 
-def _distribution_info(
-    samples: CriterionSamples, *, chosen: CriterionKey | None, found: Distribution | None, missing: int
-) -> DistributionInfo:
+def _distribution_info(samples: CriterionSamples, *, chosen: CriterionKey | None, missing: int) -> DistributionInfo:
     criteria = {
         read: CriterionInfo(statistic=read[0], pair=read[1], where=read[2], n_rejected=samples.n_rejected(read))
         for read in samples.by_criterion
     }
+    by_step: dict[str, Any] = dict.fromkeys(("steps", "edges", "counts", "n_unknown", "lower", "upper"), ())
+    if chosen is not None:
+        found = distribution(samples.by_criterion[chosen])
+        by_step = asdict(found) | {"edges": found.edges.tolist(), "counts": found.counts.tolist()}
     return DistributionInfo.from_fields(
         criteria=list(criteria.values()),
         chosen=None if chosen is None else criteria[chosen],
-        steps=list(found.steps) if found else [],
-        edges=found.edges.tolist() if found else [],
-        counts=found.counts.tolist() if found else [],
-        n_unknown=list(found.n_unknown) if found else [],
-        lower=list(found.lower) if found else [],
-        upper=list(found.upper) if found else [],
         n_steps_without_reports=missing,
+        **by_step,
     )
 
 

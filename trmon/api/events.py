@@ -6,7 +6,7 @@ import asyncio
 import math
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass
+from functools import partial
 from typing import Annotated
 
 import msgspec
@@ -15,13 +15,10 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import StreamingResponse
 
 from trmon.api.http.auth import Reader
-from trmon.api.http.components import Service
-from trmon.domain.access import Access
+from trmon.api.http.components import Components, Service
 from trmon.domain.errors import InvalidInput, Unauthenticated
 from trmon.domain.identity import RunKey
-from trmon.fleet.changes import CommitSignal
-from trmon.fleet.judging import JudgingDelay, JudgingWatch
-from trmon.store.repositories.events import Events, StoredEvent
+from trmon.store.repositories.events import StoredEvent
 
 JUDGING_SECONDS = 5.0
 """How often a stream says how far the judging is behind, also in place of a keep-alive."""
@@ -31,44 +28,32 @@ MAX_EVENTS_PER_READ = 200
 RETRY_MILLISECONDS = 2000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Follower:
-    """A reader of the event stream, and which events it may see until its token is revoked."""
+async def stream_events(
+    service: Components,
+    read: Callable[[int], tuple[list[StoredEvent], int]],
+    *,
+    position: int,
+    is_authorized: Callable[[], Awaitable[bool]],
+) -> AsyncIterator[bytes]:
+    """Yield events after an id and, every 5 s, how far the judging is behind.
 
-    events: Events
-    commit_signal: CommitSignal
-    access: Access
-    is_authorized: Callable[[], Awaitable[bool]]
-    judging: JudgingWatch
-    run: RunKey | None = None
-
-    def read(self, after: int) -> tuple[list[StoredEvent], int]:
-        """Return the next events, and the id to continue after; blocks."""
-        return self.events.read_after(after, access=self.access, run=self.run, limit=MAX_EVENTS_PER_READ)
-
-    def start(self, after: int | None) -> int:
-        """Return the id to start after: this one, or the newest event's without one; blocks."""
-        newest = self.events.last_id()
-        # An id beyond the newest event is from another database: waiting for later ones would never end.
-        return newest if after is None else min(after, newest)
-
-
-async def stream_events(follower: Follower, *, position: int) -> AsyncIterator[bytes]:
-    """Yield events after an id and, every 5 s, how far the judging is behind."""
+    Args: read: returns the events after an id, and the id to continue after; blocks.
+    """
+    commit_signal, said_at = service.commit_signal, -math.inf
     yield b"retry: %d\n\n" % RETRY_MILLISECONDS
-    said_at = -math.inf
-    while not follower.commit_signal.closed and await follower.is_authorized():
-        seen_commits, read_at = follower.commit_signal.count, time.monotonic()
+    while not commit_signal.closed and await is_authorized():
+        seen_commits, read_at = commit_signal.count, time.monotonic()
         if read_at - said_at >= JUDGING_SECONDS:
             said_at = read_at
-            yield judging_frame(follower.judging.delay())
-        events, position = await asyncio.to_thread(follower.read, position)
+            # Without an id, which every stored event has: a reader resumes after the one before.
+            yield b"event: judging\ndata: %b\n\n" % msgspec.json.encode(service.judging.delay())
+        events, position = await asyncio.to_thread(read, position)
         for stored in events:
             yield sse_frame(stored)
         if len(events) == MAX_EVENTS_PER_READ:
             continue
         left = JUDGING_SECONDS - (time.monotonic() - said_at)
-        await follower.commit_signal.wait(seen_commits, timeout_seconds=max(0.0, left))
+        await commit_signal.wait(seen_commits, timeout_seconds=max(0.0, left))
         await asyncio.sleep(pause_seconds(since_read_seconds=time.monotonic() - read_at))
 
 
@@ -82,11 +67,6 @@ def sse_frame(stored: StoredEvent) -> bytes:
     origin = {"project": stored.key.project, "run": stored.key.run, "at": stored.event.at}
     data = msgspec.json.encode({**origin, **stored.event.data})
     return b"id: %d\nevent: %b\ndata: %b\n\n" % (stored.id, stored.event.kind.encode(), data)
-
-
-def judging_frame(delay: JudgingDelay) -> bytes:
-    """Return an event without an id, which no stored event has: a reader resumes after the one before."""
-    return b"event: judging\ndata: %b\n\n" % msgspec.json.encode(delay)
 
 
 router = APIRouter(prefix="/api/v1/events", tags=["events"])
@@ -119,17 +99,13 @@ async def follow_events(
         except Unauthenticated:
             return False
 
-    follower = Follower(
-        events=service.store.events,
-        commit_signal=service.commit_signal,
-        access=access,
-        is_authorized=is_authorized,
-        judging=service.judging,
-        run=key,
-    )
+    events = service.store.events
     # Before the headers: who has them may rely on every later event.
-    position = await run_in_threadpool(follower.start, last_event_id)
-    stream = stream_events(follower, position=position)
+    newest = await run_in_threadpool(events.last_id)
+    # An id beyond the newest event is from another database: waiting for later ones would never end.
+    position = newest if last_event_id is None else min(last_event_id, newest)
+    read = partial(events.read_after, access=access, run=key, limit=MAX_EVENTS_PER_READ)
+    stream = stream_events(service, read, position=position, is_authorized=is_authorized)
     return StreamingResponse(stream, media_type=EVENT_STREAM, headers=UNBUFFERED)
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Annotated
 
 from fastapi import APIRouter, Query
 from msgspec.structs import replace
 
-from trmon.api.diagnosis_answer import behind_info, fleet_risk_info, is_past_collapse, newest_incident_info
+from trmon.api.diagnosis_answer import behind_info, newest_incident_info, risk_info
 from trmon.api.http.answers import AnswerRoute
 from trmon.api.http.auth import Reader
 from trmon.api.http.components import Components, Service
@@ -19,12 +19,12 @@ from trmon.domain.alerts.alert import ListedAlert
 from trmon.domain.errors import InvalidInput
 from trmon.domain.findings.catalogue import builtin_catalogue
 from trmon.domain.findings.verdict import Judgement
-from trmon.domain.health.judgement import Backlog
 from trmon.domain.health.problems import cause_of, title_of_alert
 from trmon.domain.health.run_summary import DIGITS, RunSummary
 from trmon.domain.runs.run import Run
-from trmon.fleet.verdicts import judged_run
+from trmon.fleet.verdicts import JudgedRun, judged_run
 from trmon_client.api.answers import ApiNumber, ItemPage
+from trmon_client.api.diagnosis import BehindInfo, FleetRiskInfo
 from trmon_client.api.runs import OpenAlertInfo, RunStatus, SparklineInfo, VerdictInfo
 
 
@@ -76,19 +76,21 @@ def fleet_responses(service: Components, runs: Sequence[Run], *, access: Access)
     backlogs = service.store.run_snapshots.backlogs(ids)
     summaries = service.summaries.of(runs, access=access, now=now)
     health_rules = service.rules.health_rules()
-    return [
-        _run_status(
+    found = []
+    for run in runs:
+        incident, judgement, summary = incidents.get(run.id), judgements.get(run.id), summaries.get(run.id)
+        judged = judged_run(
             run,
-            alerts=alerts[run.id],
-            incident=incidents.get(run.id),
-            judgement=judgements.get(run.id),
-            backlog=backlogs.get(run.id),
-            summary=summaries.get(run.id),
+            alerts[run.id],
+            incident,
+            judgement,
             health_rules=health_rules,
             now=now,
+            expected_step_seconds=summary.expected_step_seconds if summary else None,
         )
-        for run in runs
-    ]
+        behind = behind_info(backlogs.get(run.id), judgement, now=now)
+        found.append(_run_status(run, judged, incident=incident, judgement=judgement, behind=behind, summary=summary))
+    return found
 
 
 def _newest_alone(line: SparklineInfo | None) -> SparklineInfo | None:
@@ -116,36 +118,24 @@ KL_RANGE = builtin_catalogue().ranges["kl_k3"]
 
 def _run_status(
     run: Run,
+    judged: JudgedRun,
     *,
-    alerts: tuple[ListedAlert, ...],
     incident: ListedAlert | None,
     judgement: Judgement | None,
-    backlog: Backlog | None,
+    behind: BehindInfo | None,
     summary: RunSummary | None,
-    health_rules: Collection[str],
-    now: float,
 ) -> RunStatus:
-    expected_step_seconds = summary.expected_step_seconds if summary else None
-    judged = judged_run(
-        run,
-        alerts,
-        incident,
-        judgement,
-        health_rules=health_rules,
-        now=now,
-        expected_step_seconds=expected_step_seconds,
-    )
     risk = summary.collapse_risk if summary else None
     return RunStatus.from_fields(
         run,
         project=run.key.project,
         run=run.key.run,
         step=run.last_step,
-        expected_step_seconds=expected_step_seconds,
+        expected_step_seconds=summary.expected_step_seconds if summary else None,
         warnings=[warning.text for warning in run.mistakes],
         judged_step=judgement.place.step if judgement else None,
         judged_at=judgement.at if judgement else None,
-        behind=behind_info(backlog, judgement, now=now),
+        behind=behind,
         verdict=VerdictInfo.from_fields(judged.verdict, need=judged.need, counts_as=judged.counts_as),
         incident=newest_incident_info(incident, run),
         alerts=[
@@ -159,7 +149,7 @@ def _run_status(
             for one in judged.alerts
         ],
         mask_rate=summary.mask_rate if summary else None,
-        collapse_risk=fleet_risk_info(risk, is_past=is_past_collapse(run, judgement)),
+        collapse_risk=risk_info(FleetRiskInfo, risk, run=run, judgement=judgement),
         reward=summary.reward if summary else None,
         kl=SparklineInfo.from_fields(summary.kl, healthy_most=KL_RANGE.most) if summary else None,
     )

@@ -1,23 +1,42 @@
-"""The active alert rules."""
+"""The active alert rules, and the messages of one at another limit over stored runs."""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
+from functools import partial
+
 from fastapi import APIRouter, Depends
+from fastapi.concurrency import run_in_threadpool
+from pydantic import Field
 
 from trmon.api.http.answers import AnswerRoute
-from trmon.api.http.auth import require_reader
-from trmon.api.http.components import Service
-from trmon.domain.backtest.limit_trial import tunable_limits
+from trmon.api.http.auth import Reader, require_reader
+from trmon.api.http.components import Components, Service
+from trmon.api.http.parameters import RequestBody
+from trmon.domain.access import Access
+from trmon.domain.backtest.limit_trial import NOW, TRIED, LimitTrial, tunable_limits, with_limit
+from trmon.domain.backtest.stored_history import PolicyMaskRate, StoredHistory
+from trmon.domain.batches.batch import BatchRow
 from trmon.domain.errors import NotFound, nearest_names
 from trmon.domain.findings.catalogue import Catalogue
 from trmon.domain.findings.clause_words import clause_words, seen_words, severity_words
 from trmon.domain.findings.remedies import remedy
 from trmon.domain.health.problems import title_of_rule
 from trmon.domain.health.runbook import runbook_of
+from trmon.domain.incidents.alarm_budget import DAY_SECONDS
 from trmon.domain.rules.condition import FindingStands
 from trmon.domain.rules.condition_yaml import condition_to_yaml
-from trmon.domain.rules.rule import Rule, condition_in_words, terms_in_words
-from trmon_client.api.alerts import ClauseInfo, ConditionLineInfo, RuleInfo, RulesFileInfo, TunableLimitInfo
+from trmon.domain.rules.rule import Rule, RuleSet, condition_in_words, terms_in_words
+from trmon_client.api.alerts import (
+    ClauseInfo,
+    ConditionLineInfo,
+    LimitTrialInfo,
+    RuleInfo,
+    RulesFileInfo,
+    TrialCountsInfo,
+    TunableLimitInfo,
+)
 from trmon_client.api.diagnosis import RunbookStageInfo
 
 router = APIRouter(
@@ -43,10 +62,13 @@ async def rules_file(service: Service) -> RulesFileInfo:
 async def get_rule(name: str, service: Service) -> RuleInfo:
     """Return an active rule, with what its alert means and what to do."""
     rules = service.rules()
-    rule = rules.by_name.get(name)
-    if rule is None:
+    return _rule_info(_named(rules, name), rules.catalogue)
+
+
+def _named(rules: RuleSet, name: str) -> Rule:
+    if (rule := rules.by_name.get(name)) is None:
         raise NotFound("rule", name, nearest=nearest_names(name, rules.by_name))
-    return _rule_info(rule, rules.catalogue)
+    return rule
 
 
 def _rule_info(rule: Rule, catalogue: Catalogue) -> RuleInfo:
@@ -79,3 +101,61 @@ def _rule_info(rule: Rule, catalogue: Catalogue) -> RuleInfo:
         terms=list(terms_in_words(rule)),
         limits=[TunableLimitInfo.from_fields(one) for one in tunable_limits(rule)],
     )
+
+
+TRIAL_DAYS = 30
+TRIAL_SECONDS = 2.0
+"""A request reads runs for so long, then answers with what it has; the next one continues."""
+PAGE_ROWS = 1000
+
+
+class Limit(RequestBody):
+    """A limit of a rule to try over the runs of the last 30 days."""
+
+    limit_id: str = Field(max_length=64, description="One of the rule's `limits`.")
+    limit: float = Field(allow_inf_nan=False)
+    before: int | None = Field(None, ge=0, lt=1 << 62, description="`next` of the answer before this one.")
+
+
+@router.post("/{name}/whatif")
+async def try_limit(name: str, given: Limit, access: Reader, service: Service) -> LimitTrialInfo:
+    """Return how many messages the rules send with another limit over stored runs, newest first, a few per request."""
+    rule = _named(service.rules(), name)
+    async with service.what_ifs:
+        return await run_in_threadpool(_try, service, rule, given, access=access)
+
+
+def _try(service: Components, rule: Rule, given: Limit, *, access: Access) -> LimitTrialInfo:
+    rules, until = service.rules(), time.monotonic() + TRIAL_SECONDS
+    since = time.time() - TRIAL_DAYS * DAY_SECONDS
+    tried = with_limit(rules, rule, limit_id=given.limit_id, limit=given.limit)
+    trial = LimitTrial(rules, tried, rule=rule.name, since=since)
+    left = service.store.budget_records.recent_run_ids(access=access, since=since, before=given.before)
+    last = None
+    while left and (last is None or time.monotonic() < until):
+        last = left.pop(0)
+        trial.add(_history(service, last, access=access))
+    return LimitTrialInfo.from_fields(
+        trial,
+        now=TrialCountsInfo.from_fields(trial.counts[NOW]),
+        tried=TrialCountsInfo.from_fields(trial.counts[TRIED]),
+        n_left=len(left),
+        next=last if left else None,
+    )
+
+
+def _history(service: Components, run_id: int, *, access: Access) -> StoredHistory:
+    return StoredHistory(
+        run=service.store.runs.by_id(run_id),
+        rows=partial(_rows, service, run_id, access=access),
+        apply_policy=lambda policy: PolicyMaskRate(policy=policy.name, skipped="rules alone are tried"),
+    )
+
+
+def _rows(service: Components, run_id: int, *, access: Access) -> Iterator[BatchRow]:
+    after = None
+    while True:
+        page = service.store.batches.list(run_id, access=access, after=after, limit=PAGE_ROWS, oldest_first=True)
+        yield from page.items
+        if (after := page.next) is None:
+            return

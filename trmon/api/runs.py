@@ -1,4 +1,4 @@
-"""Runs: list, read, change and delete them."""
+"""Runs: list, read, change and delete them, and the notes on them."""
 
 from __future__ import annotations
 
@@ -7,33 +7,38 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Path, Query
 from pydantic import Field
 
-from trmon.api.adaptation import get_adaptation
 from trmon.api.alerts import list_alerts
-from trmon.api.diagnosis import get_diagnosis
+from trmon.api.diagnosis import run_diagnosis
 from trmon.api.diagnosis_answer import newest_incident_info
 from trmon.api.fleet import fleet_responses
 from trmon.api.http.answers import AnswerRoute
 from trmon.api.http.auth import Admin, Reader
 from trmon.api.http.components import Components, Service
 from trmon.api.http.parameters import MAX_NAMES, After, Limit, Named, RequestBody, split_names
-from trmon.api.notes import list_notes
-from trmon.api.policies import list_policy_versions
+from trmon.api.policies import get_adaptation, list_policy_versions
 from trmon.domain.access import Access
 from trmon.domain.alerts.alert import AlertState
 from trmon.domain.alerts.owner_change import OwnerChange
-from trmon.domain.errors import InvalidInput, NotFound
+from trmon.domain.errors import InvalidInput
 from trmon.domain.health.problems import cause_of
 from trmon.domain.identity import RunKey, checked_name
 from trmon.domain.incidents.incident import leading_alerts
-from trmon.domain.runs.run import Run, RunState
+from trmon.domain.runs.run import (
+    MAX_AUTHOR_LENGTH,
+    MAX_NOTE_LENGTH,
+    Run,
+    RunState,
+    checked_author,
+    checked_note_text,
+)
 from trmon.notify.registry import routes_of
 from trmon_client.api.alerts import AlertInfo
 from trmon_client.api.answers import ItemPage
-from trmon_client.api.diagnosis import DiagnosisInfo, IncidentInfo
-from trmon_client.api.runs import AttemptInfo, RunDetails, RunInfo
+from trmon_client.api.diagnosis import IncidentInfo
+from trmon_client.api.runs import AttemptInfo, NoteInfo, RunDetails, RunInfo
 
 
 class RunChange(RequestBody):
@@ -122,18 +127,23 @@ def list_attempts(
 @router.patch("/{project}/{run}")
 def change_run(key: Named, change: RunChange, access: Admin, service: Service) -> RunInfo:
     """Tag, archive or rename a run, or change its owner; the new owner's receivers get the firing alerts."""
-    tags = None if change.tags is None else _checked_tags(change.tags, field="tags")
+    settings, now = service.settings, time.time()
     run = service.store.runs.update(
         key,
         access=access,
-        now=time.time(),
+        now=now,
         name=change.name,
-        tags=tags,
+        tags=None if change.tags is None else _checked_tags(change.tags, field="tags"),
         add_tags=_checked_tags(change.add_tags, field="add_tags"),
         remove_tags=change.remove_tags,
         owner=change.owner,
         archived=change.archived,
-        owner_change=_owner_change(service),
+        owner_change=OwnerChange(
+            routes=routes_of(settings),
+            public_url=settings.public_url,
+            now=now,
+            health_rules=service.rules.health_rules(),
+        ),
     ).result()
     return _responses(service, [run], access=access)[0]
 
@@ -144,18 +154,49 @@ def delete_run(key: Named, access: Admin, service: Service) -> None:
     service.store.runs.delete(key, access=access, now=time.time())
 
 
+class NoteIn(RequestBody):
+    """A new note; without `step` it is on the whole run."""
+
+    text: str = Field(
+        min_length=1, max_length=MAX_NOTE_LENGTH, description="Several lines are allowed, other control characters not."
+    )
+    step: int | None = Field(None, ge=0, lt=1 << 62)
+    author: str | None = Field(
+        None, min_length=1, max_length=MAX_AUTHOR_LENGTH, description="Defaults to the token's name."
+    )
+
+
+@router.get("/{project}/{run}/notes")
+def list_notes(
+    key: Named, access: Reader, service: Service, after: After = None, limit: Limit = 50
+) -> ItemPage[NoteInfo]:
+    """List the notes of a run and its steps, newest first."""
+    page = service.store.notes.list(key, access=access, after=after, limit=limit)
+    return ItemPage(items=[NoteInfo.from_fields(note) for note in page.items], next=page.next)
+
+
+@router.post("/{project}/{run}/notes", status_code=201)
+def create_note(key: Named, given: NoteIn, access: Admin, service: Service) -> NoteInfo:
+    """Write a note on a run, or on one of its steps."""
+    note = service.store.notes.add(
+        key,
+        access=access,
+        now=time.time(),
+        author=access.name if given.author is None else checked_author(given.author),
+        text=checked_note_text(given.text),
+        step=given.step,
+    )
+    return NoteInfo.from_fields(note.result())
+
+
+@router.delete("/{project}/{run}/notes/{note_id}", status_code=204)
+def delete_note(key: Named, note_id: Annotated[int, Path(ge=0, lt=1 << 62)], access: Admin, service: Service) -> None:
+    """Delete a note."""
+    service.store.notes.remove(key, note_id, access=access, now=time.time()).result()
+
+
 def _checked_tags(tags: Sequence[str], *, field: str) -> list[str]:
     return [checked_name(tag, field=field) for tag in tags]
-
-
-def _owner_change(service: Components) -> OwnerChange:
-    settings = service.settings
-    return OwnerChange(
-        routes=routes_of(settings),
-        public_url=settings.public_url,
-        now=time.time(),
-        health_rules=service.rules.health_rules(),
-    )
 
 
 def _responses(service: Components, runs: Sequence[Run], *, access: Access) -> list[RunInfo]:
@@ -179,13 +220,6 @@ def _run_info(run: Run, service: Components, *, incident: IncidentInfo | None) -
     )
 
 
-def _diagnosis(key: RunKey, access: Access, service: Components) -> DiagnosisInfo | None:
-    try:
-        return get_diagnosis(key, access, service)
-    except NotFound:
-        return None
-
-
 def _alerts(key: RunKey, access: Access, service: Components) -> list[AlertInfo]:
     of_run = partial(list_alerts, access, service, key.project, key.run, limit=NEWEST)
     firing, after = [], None
@@ -198,7 +232,9 @@ def _alerts(key: RunKey, access: Access, service: Components) -> list[AlertInfo]
 
 
 PARTS: dict[str, Callable[[RunKey, Access, Components], Any]] = {
-    "diagnosis": _diagnosis,
+    "diagnosis": lambda key, access, service: run_diagnosis(
+        service, service.store.runs.get(key, access=access), access=access
+    ),
     "alerts": _alerts,
     "policies": lambda key, access, service: list_policy_versions(key, access, service, limit=NEWEST).items,
     "attempts": lambda key, access, service: list_attempts(key, access, service, limit=NEWEST).items,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Annotated, Any, Literal
@@ -25,7 +25,7 @@ from trmon.domain.rules.signal_reader import series_names
 from trmon.domain.severity import json_number
 from trmon.domain.signals.derived_signals import DERIVED, SHADOW_PREFIX
 from trmon.metrics.exposition import is_exposed
-from trmon.store.repositories.signals import SeriesBand, SignalSeries
+from trmon.store.repositories.signals import SignalSeries
 from trmon_client.api.runs import CourseMarkInfo
 from trmon_client.api.signals import ScalarInfo, SeriesAnswer, SignalInfo
 from trmon_client.core.signals.catalogue import SIGNALS, TRAINER_SCALARS
@@ -64,16 +64,17 @@ def as_json(series: SignalSeries, detail: SeriesDetail) -> Response:
     document = {
         "exact": series.exact,
         **_position_columns(series),
-        "signals": {name: _band(band, detail) for name, band in series.bands.items()},
+        "signals": {
+            name: {statistic: detail.json_values(getattr(band, statistic)) for statistic in detail.statistics}
+            for name, band in series.bands.items()
+        },
     }
     return Response(msgspec.json.encode(document), media_type="application/json")
 
 
 def as_csv(series: SignalSeries, detail: SeriesDetail) -> Response:
     """Return the series as CSV; NaN is an empty cell."""
-    columns = _position_columns(series) | {
-        label: detail.json_values(values) for label, values in _numbers(series, detail).items()
-    }
+    columns = _columns(series, detail, detail.json_values)
     text = io.StringIO()
     writer = csv.writer(text)
     writer.writerow(columns)
@@ -83,14 +84,14 @@ def as_csv(series: SignalSeries, detail: SeriesDetail) -> Response:
 
 def as_parquet(series: SignalSeries, detail: SeriesDetail) -> Response:
     """Return the series as a Parquet file; NaN stays NaN. Errors: InvalidInput without pyarrow."""
-    table, file = _table(_columns(series, detail), form="parquet")
+    table, file = _table(series, detail, form="parquet")
     import_module("pyarrow.parquet").write_table(table, file, compression="zstd")
     return Response(bytes(file.getvalue()), media_type=MEDIA_TYPES["parquet"])
 
 
 def as_arrow(series: SignalSeries, detail: SeriesDetail) -> Response:
     """Return the series as an Arrow stream; NaN stays NaN. Errors: InvalidInput without pyarrow."""
-    table, file = _table(_columns(series, detail), form="arrow")
+    table, file = _table(series, detail, form="arrow")
     with import_module("pyarrow").ipc.new_stream(file, table.schema) as writer:
         writer.write_table(table)
     return Response(bytes(file.getvalue()), media_type=MEDIA_TYPES["arrow"])
@@ -104,44 +105,36 @@ FORMATS: dict[str, Callable[[SignalSeries, SeriesDetail], Response]] = {
 }
 
 
-def _columns(series: SignalSeries, detail: SeriesDetail) -> dict[str, list[Any]]:
-    return _position_columns(series) | {
-        label: detail.rounded(values) for label, values in _numbers(series, detail).items()
-    }
-
-
 def _position_columns(series: SignalSeries) -> dict[str, list[Any]]:
     updates = [None if update < 0 else update for update in series.update.tolist()]
     return {name: getattr(series, name).tolist() for name in POSITIONS} | {"update": updates}
 
 
-def _numbers(series: SignalSeries, detail: SeriesDetail) -> dict[str, Any]:
-    """Return one column per signal if exact, else one per statistic."""
-    if series.exact:
-        # A trainer may name a scalar "step".
-        return {f"{name}.last" if name in POSITIONS else name: band.last for name, band in series.bands.items()}
-    return {
+def _columns(series: SignalSeries, detail: SeriesDetail, converted: Callable[[Any], list[Any]]) -> dict[str, list[Any]]:
+    """Return the positions and, converted, one column per signal if exact, else one per statistic."""
+    numbers = {
         f"{name}.{statistic}": getattr(band, statistic)
         for name, band in series.bands.items()
         for statistic in detail.statistics
     }
+    if series.exact:
+        # A trainer may name a scalar "step".
+        numbers = {f"{name}.last" if name in POSITIONS else name: band.last for name, band in series.bands.items()}
+    return _position_columns(series) | {label: converted(values) for label, values in numbers.items()}
 
 
-def _table(columns: Mapping[str, list[Any]], *, form: str) -> tuple[Any, Any]:
-    """Return columns as Arrow's table, and an empty file of its memory."""
+def _table(series: SignalSeries, detail: SeriesDetail, *, form: str) -> tuple[Any, Any]:
+    """Return the columns as Arrow's table, and an empty file of its memory."""
     try:
         pa = import_module("pyarrow")
     except ModuleNotFoundError as error:
         raise InvalidInput(
             "format", f"{form} needs {error.name} in the service: pip install 'trmon[export]'; json and csv do not"
         ) from error
+    columns = _columns(series, detail, detail.rounded)
     kinds = {name: pa.int64() if name in INTEGERS else pa.float64() for name in columns}
     table = pa.table({name: pa.array(values, kinds[name]) for name, values in columns.items()})
     return table, pa.BufferOutputStream()
-
-
-def _band(band: SeriesBand, detail: SeriesDetail) -> dict[str, Any]:
-    return {name: detail.json_values(getattr(band, name)) for name in detail.statistics}
 
 
 router = APIRouter(prefix="/api/v1", tags=["signals"], route_class=AnswerRoute)

@@ -12,7 +12,7 @@ from pydantic import Field
 from trmon.api.http.answers import AnswerRoute
 from trmon.api.http.auth import Admin, Reader
 from trmon.api.http.components import Components, Service
-from trmon.api.http.parameters import After, Limit, RequestBody
+from trmon.api.http.parameters import After, Author, Limit, RequestBody
 from trmon.domain.access import Access, Scope
 from trmon.domain.alerts.alert import ListedAlert
 from trmon.domain.alerts.silences import MAX_PATTERN_LENGTH, Matcher, MatchOperator, Silence, check_matchers
@@ -40,9 +40,7 @@ class SilenceIn(RequestBody):
     matchers: list[MatcherIO] = Field(min_length=1)
     seconds: float = Field(gt=0, le=MAX_SECONDS, description="The duration.")
     starts_at: float | None = Field(None, ge=0, allow_inf_nan=False, description="The start time; defaults to now.")
-    author: str | None = Field(
-        None, min_length=1, max_length=128, description="A name beside the token's, which is always shown."
-    )
+    author: Author = None
     note: str = Field("", max_length=2000)
 
     def silence(self, *, access: Access, now: float) -> Silence:

@@ -21,7 +21,7 @@ from trmon.assistants.answers import (
     written_time,
 )
 from trmon.terminal.fleet import FleetView, fetch_fleet, run_counts
-from trmon_client.api import AlertInfo, ComparedRun, NoteInfo, Service
+from trmon_client.api import AlertInfo, ComparedRun, Service
 from trmon_client.api.runs import RunEndInfo
 
 MAX_TAGS, MAX_OPTIONS, MAX_WARNINGS = 6, 40, 5
@@ -145,7 +145,16 @@ def list_notes_tool(
     """List what people wrote on a run and its steps, newest first."""
     name = checked_run(run)
     notes, more = taken(service.notes(name), limit)
-    return {"run": name, "notes": [_note(note) for note in notes], "more": more or None}
+    written = [
+        {
+            "step": note.step,
+            "author": bounded_text(note.author, 80),
+            "at": written_time(note.at),
+            "text": bounded_text(note.text),
+        }
+        for note in notes
+    ]
+    return {"run": name, "notes": written, "more": more or None}
 
 
 def _alert(alert: AlertInfo) -> Answer:
@@ -158,15 +167,6 @@ def _alert(alert: AlertInfo) -> Answer:
         "rules": [bounded_name(member.rule) for member in alert.members[:MAX_MEMBERS]] or None,
         "acknowledged_by": None if alert.ack is None else bounded_text(alert.ack.author, 80),
         "silenced_until": None if alert.silenced is None else written_time(alert.silenced.ends_at),
-    }
-
-
-def _note(note: NoteInfo) -> Answer:
-    return {
-        "step": note.step,
-        "author": bounded_text(note.author, 80),
-        "at": written_time(note.at),
-        "text": bounded_text(note.text),
     }
 
 

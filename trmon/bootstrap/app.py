@@ -13,20 +13,16 @@ import uvicorn
 from fastapi import Depends, FastAPI
 from starlette.middleware import Middleware
 
-from trmon.api.adaptation import router as adaptation
-from trmon.api.alarm_budget import router as alarm_budget
-from trmon.api.alarm_budget import trials_router as trials
+from trmon.api.administration import audit, quotas, tokens
 from trmon.api.alerts import deliveries_router as deliveries
+from trmon.api.alerts import pictures_router as pictures
 from trmon.api.alerts import router as alerts
-from trmon.api.audit import router as audit
 from trmon.api.batches import router as batches
-from trmon.api.bounds import router as bounds
 from trmon.api.comparison import router as comparison
 from trmon.api.diagnosis import router as diagnosis
 from trmon.api.distribution import router as distribution
 from trmon.api.events import router as events
 from trmon.api.fleet import router as fleet
-from trmon.api.health import router as health
 from trmon.api.http import problems
 from trmon.api.http.answers import answer_schemas
 from trmon.api.http.body import BodyMiddleware
@@ -35,11 +31,10 @@ from trmon.api.http.connections import LimitedProtocol, OpenConnections
 from trmon.api.http.gateway import Gateway, GetCompression
 from trmon.api.http.parameters import UNREAD_PARAMETERS, check_query
 from trmon.api.http.rate_limit import RateLimit
-from trmon.api.metrics import router as metrics
-from trmon.api.notes import router as notes
-from trmon.api.pictures import router as pictures
+from trmon.api.monitoring import probes
+from trmon.api.monitoring import router as metrics
+from trmon.api.policies import bounds_router as bounds
 from trmon.api.policies import router as policies
-from trmon.api.quotas import router as quotas
 from trmon.api.reports import ReportEndpoints, wire_schemas
 from trmon.api.reports import router as reports
 from trmon.api.rules import router as rules
@@ -47,7 +42,6 @@ from trmon.api.runs import router as runs
 from trmon.api.shared_report.routes import router as shared_report
 from trmon.api.signals import router as signals
 from trmon.api.silences import router as silences
-from trmon.api.tokens import router as tokens
 from trmon.api.whatif import router as whatif
 from trmon.bootstrap.lifespan import running_service
 from trmon.config.settings import Settings
@@ -58,9 +52,8 @@ from trmon.web.routes import unknown_page
 
 ROUTERS = (
     *(reports, runs, signals, batches, policies, alerts, silences, deliveries, rules, bounds, events, tokens),
-    *(diagnosis, metrics, health, page, pictures),
-    *(whatif, comparison, shared_report, adaptation, fleet, distribution, audit, quotas, notes),
-    *(alarm_budget, trials),
+    *(diagnosis, metrics, probes, page, pictures),
+    *(whatif, comparison, shared_report, fleet, distribution, audit, quotas),
 )
 GRACE_SECONDS = 10
 """How long requests in flight may take after SIGTERM."""

@@ -11,6 +11,7 @@ import typer
 from trmon.cli.command import console, plain_errors
 from trmon.cli.running_service import service_of
 from trmon.terminal.arguments import parse_run_name
+from trmon.terminal.text import print_lines
 from trmon_client.api import BudgetInfo
 from trmon_client.api.answers import encode_answer
 from trmon_client.api.budget import AdviceInfo, BudgetItemInfo, ShownByInfo
@@ -109,6 +110,4 @@ def budget_command(
         if as_json:
             typer.echo(encode_answer(found))
         else:
-            terminal = console()
-            for line in budget_lines(found):
-                terminal.print(line, markup=False, highlight=False, soft_wrap=True)
+            print_lines(console(), budget_lines(found))

@@ -43,7 +43,7 @@ _COMMANDS = {
         "Print what is wrong with a run or a log, since when, what it cost and what to change.",
     ),
     "runbook": (
-        "runbook:runbook_command",
+        "diagnose:runbook_command",
         "Print what to do about a run's problem: confirm, rule out, mitigate, verify, with its values and commands.",
     ),
     "budget": (
@@ -68,7 +68,7 @@ _COMMANDS = {
         "Answer an assistant's questions about runs by the Model Context Protocol, over stdio; it changes nothing.",
     ),
     "signals": ("signals:signals_command", "Print signals of a run by step, or the names of those it has."),
-    "note": ("note:note_command", "Write a note on a run or on one of its steps, or print its notes, newest first."),
+    "note": ("runs:note_command", "Write a note on a run or on one of its steps, or print its notes, newest first."),
     "edit": (
         "runs:edit_command",
         "Change the owner and the tags of runs, archive them, or take them back; needs a token with the scope admin.",
@@ -100,7 +100,10 @@ _COMMANDS = {
         "watch:watch",
         "Follow a log that a trainer is writing, and send its new steps to a running service, until interrupted.",
     ),
-    "audit": ("audit:audit_command", "Show administrative actions, newest first: when, who, what, before and after."),
+    "audit": (
+        "administration:audit_command",
+        "Show administrative actions, newest first: when, who, what, before and after.",
+    ),
     "version": ("commands:version_command", "Print the versions of the service, the client and the wire format."),
     "demo": (
         "lab:demo_command",
@@ -108,8 +111,8 @@ _COMMANDS = {
     ),
     "lab": ("lab:lab_command", "Train a small policy by reinforcement learning, which reports to a running service."),
     "lake": ("lake:lake", "Move attempts of ended runs to the lake, and see what has moved."),
-    "token": ("token:token", "Create, list, rotate and revoke API tokens."),
-    "quota": ("quota:quota", "Limit what projects store and send."),
+    "token": ("administration:token", "Create, list, rotate and revoke API tokens."),
+    "quota": ("administration:quota", "Limit what projects store and send."),
     "notify": ("alerts:notify", "Test the receivers of alerts."),
     "risk": ("risk:risk", "Calibrate the risk of a collapse on your own runs."),
     "rules": ("alerts:rules", "Check and test alert rules, and count their messages."),

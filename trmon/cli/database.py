@@ -21,7 +21,7 @@ from trmon.store import Store
 from trmon.store.database.engines import is_shared
 from trmon.store.database.sqlite import check_file_exists, exclusive_use, explaining_damage, sqlite_file_of
 from trmon.store.maintenance.backup import back_up
-from trmon.store.maintenance.restore import RestoredState, prepare_restored
+from trmon.store.maintenance.restore import prepare_restored
 from trmon.store.maintenance.restore import restore_backup as put_back
 
 
@@ -83,19 +83,16 @@ def migrate(
     with plain_errors():
         if restored:
             url = read_settings(data_dir=data_dir).store_url
-            _print(prepare_restored(url, access=operator(), now=time.time()))
+            state = prepare_restored(url, access=operator(), now=time.time())
+            if state.newest_report_at is None:
+                typer.echo("the restored database has no reports")
+            else:
+                newest = datetime.fromtimestamp(state.newest_report_at, timezone.utc)
+                typer.echo(f"the newest report was received at {newest:%Y-%m-%d %H:%M:%S} UTC; what came later is lost")
+            typer.echo(f"{state.open_runs} open runs have a note that says so")
             return
         with open_store(data_dir, making=True):
             typer.echo("the database is up to date")
-
-
-def _print(state: RestoredState) -> None:
-    if state.newest_report_at is None:
-        typer.echo("the restored database has no reports")
-    else:
-        newest = datetime.fromtimestamp(state.newest_report_at, timezone.utc)
-        typer.echo(f"the newest report was received at {newest:%Y-%m-%d %H:%M:%S} UTC; what came later is lost")
-    typer.echo(f"{state.open_runs} open runs have a note that says so")
 
 
 def backup(
@@ -128,8 +125,7 @@ def restore(
 
 def _record(restored: Path, backup_file: Path) -> None:
     """Record a restore in the audit log of the restored database, unless it is older than the audit log."""
-    store = Store.open(f"sqlite:///{restored}")
-    try:
+    with closing(Store.open(f"sqlite:///{restored}")) as store:
         if not store.is_older:
             store.audit.record(
                 operator(),
@@ -138,8 +134,6 @@ def _record(restored: Path, backup_file: Path) -> None:
                 target=restored.name,
                 after={"from": str(backup_file.resolve())},
             ).result()
-    finally:
-        store.close()
 
 
 SHOWN = ("batches", "reports", "sequences", "alerts")

@@ -1,10 +1,10 @@
-"""`trmon diagnose`: print what is wrong with a run, of a service or in a log file."""
+"""`trmon diagnose` and `trmon runbook`: what is wrong with a run or a log, and what to do about it."""
 
 from __future__ import annotations
 
 import lzma
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -20,10 +20,18 @@ from trmon.domain.errors import InvalidInput
 from trmon.logs import STANDARD_INPUT, holds_log, log_file
 from trmon.logs.source import is_url
 from trmon.terminal.arguments import parse_run_name
-from trmon.terminal.diagnosis_text import diagnosis_lines, print_diagnosis, unmeasured_lines, verdict_text
+from trmon.terminal.diagnosis_text import (
+    answers_lines,
+    diagnosis_lines,
+    print_diagnosis,
+    unmeasured_lines,
+    verdict_text,
+)
 from trmon.terminal.log_text import log_lines
 from trmon.terminal.run_report import RunReportInfo, failed, known, parse_failures, report_on_log
+from trmon.terminal.text import print_lines
 from trmon_client.api.answers import encode_answer
+from trmon_client.api.diagnosis import RunbookStageInfo
 
 if TYPE_CHECKING:
     from trmon.domain.findings.catalogue import Catalogue
@@ -36,10 +44,9 @@ MAX_NONFINITE = 6
 def print_report(report: RunReportInfo, console: Console, *, is_verbose: bool = False) -> None:
     """Print the verdict, the findings with their evidence and the remedy, the cost, and what was read of the log."""
     first, *others = log_lines(report.log, is_verbose=is_verbose)
-    console.print(escape(f"{report.file}: {first}"), highlight=False, soft_wrap=True)
+    print_lines(console, [f"{report.file}: {first}"])
     console.print(f"[bold]{escape(verdict_text(report.diagnosis))}[/bold]", highlight=False, soft_wrap=True)
-    for line in (*diagnosis_lines(report.diagnosis), *_lines(report, is_verbose=is_verbose), *others):
-        console.print(escape(line), highlight=False, soft_wrap=True)
+    print_lines(console, (*diagnosis_lines(report.diagnosis), *_lines(report, is_verbose=is_verbose), *others))
 
 
 def _lines(report: RunReportInfo, *, is_verbose: bool) -> Iterator[str]:
@@ -166,3 +173,38 @@ def _is_log(given: str) -> bool:
     path = Path(given)
     is_log = is_url(given) or given == STANDARD_INPUT or holds_log(path)
     return is_log or path.is_absolute() or given.startswith(".") or path.suffix in SUFFIXES
+
+
+def stage_lines(stages: Iterable[RunbookStageInfo]) -> Iterator[str]:
+    """Yield the stages: each with its sentences, the options to set, and the commands to paste, indented."""
+    for stage in stages:
+        yield f"[bold]{stage.stage.capitalize()}[/bold]"
+        yield from map(escape, stage.lines)
+        yield from (escape(f"    {line}") for line in (*stage.options, *stage.commands))
+
+
+def runbook_command(
+    name: Annotated[str, typer.Argument(metavar="PROJECT/RUN|NAME", help="A run, or the name of a finding or rule.")],
+    url: Annotated[str | None, typer.Option(help="URL of the service.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Print what to do about a run's problem: confirm, rule out, mitigate, verify, with its values and commands.
+
+    Of a finding or rule by its name, the same without a run's values.
+    """
+    with plain_errors(), service_of(url) as service:
+        if "/" in name:
+            found = service.runbook(str(parse_run_name(name)))
+            told = (f"[bold]{escape(found.headline)}[/bold]", *stage_lines(found.stages))
+            lines, answer = (*told, *map(escape, answers_lines(found.answers))), encode_answer(found)
+        else:
+            rule = next((one for one in service.rules() if one.name == name), None)
+            if rule is None:
+                raise InvalidInput("NAME", f"is no run, finding or rule: {name}")
+            told = (f"[bold]{escape(rule.title.capitalize())}[/bold]", escape(rule.meaning))
+            lines, answer = (*told, *stage_lines(rule.stages)), encode_answer(rule)
+        if as_json:
+            echo_json(msgspec.json.format(answer))
+        else:
+            for line in lines:
+                console().print(line, highlight=False, soft_wrap=True)

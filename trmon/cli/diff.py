@@ -14,7 +14,7 @@ from trmon.cli.command import console, plain_errors
 from trmon.cli.running_service import service_of
 from trmon.domain.health.judgement import verdict_words
 from trmon.terminal.arguments import parse_run_name
-from trmon.terminal.text import PIPE_WIDTH, cut_middle, kind_words
+from trmon.terminal.text import PIPE_WIDTH, cut_middle, kind_words, print_lines
 from trmon_client.api.answers import encode_answer
 from trmon_client.api.comparison import ComparedRun, ComparisonInfo
 
@@ -30,7 +30,7 @@ def comparison_lines(found: ComparisonInfo, *, width: int) -> Iterator[str]:
     """
     for letter, run in zip(ascii_uppercase, found.runs, strict=False):
         yield cut_middle(f"{letter}  {run.fleet.project}/{run.fleet.run}", width)
-        yield f"   {_verdict(run)}"
+        yield f"   {verdict_words(kind_words(run.fleet.verdict.kind), run.fleet.verdict.why)}"
     if found.proposed:
         yield "B is the sound run of the project whose configuration differs least."
     for letter, run in list(zip(ascii_uppercase, found.runs, strict=False))[1:]:
@@ -46,11 +46,6 @@ def comparison_lines(found: ComparisonInfo, *, width: int) -> Iterator[str]:
         yield f"{cut_middle(name, name_width).ljust(name_width)}{GAP}{GAP.join(cells)}".rstrip()
     if not found.config:
         yield "The configurations do not differ."
-
-
-def _verdict(run: ComparedRun) -> str:
-    verdict = run.fleet.verdict
-    return verdict_words(kind_words(verdict.kind), verdict.why)
 
 
 def _rows(found: ComparisonInfo) -> Iterator[tuple[str, Sequence[str]]]:
@@ -88,5 +83,4 @@ def diff_command(
             typer.echo(encode_answer(found))
         else:
             terminal = console()
-            for line in comparison_lines(found, width=terminal.width):
-                terminal.print(line, markup=False, highlight=False, soft_wrap=True)
+            print_lines(terminal, comparison_lines(found, width=terminal.width))

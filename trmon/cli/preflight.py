@@ -12,7 +12,6 @@ from typing import Annotated
 import msgspec
 import typer
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from trmon.cli.command import console, echo_json, plain_errors, unusable_input
@@ -32,6 +31,7 @@ from trmon.domain.preflight.causes import (
 from trmon.domain.preflight.token_pairs import TvIs
 from trmon.terminal.completions_endpoint import CompletionsEndpoint, Sampling
 from trmon.terminal.preflight_scores import is_endpoint, read_scores
+from trmon.terminal.text import print_lines
 from trmon_client.api.answers import AnswerInfo, ApiNumber, encode_answer, says
 from trmon_client.api.diagnosis import EvidenceInfo, OutOfRangeInfo, RemedyInfo
 
@@ -128,8 +128,7 @@ def print_preflight(found: PreflightInfo, console: Console) -> None:
     """Print the verdict, the measurements, each cause with its fix, and the worst tokens."""
     console.print(f"[bold]{_headline(found)}[/bold]", highlight=False, soft_wrap=True)
     console.print(_measurements(found))
-    for line in _lines(found):
-        console.print(escape(line), highlight=False, soft_wrap=True)
+    print_lines(console, _lines(found))
     if found.worst and not found.passed:
         console.print(worst_table(found.worst))
 
@@ -163,19 +162,15 @@ def _measurements(found: PreflightInfo) -> Table:
 
 def _lines(found: PreflightInfo) -> Iterator[str]:
     for cause in found.causes:
-        yield from _cause_lines(cause)
+        yield f"{cause.cause.value}: {cause.detail} (in a run: {cause.finding})"
+        yield from (f"    {item.words}" for item in cause.evidence)
+        yield from (f"    {out.words} is {out.value:.3g} (healthy {out.range})" for out in cause.outside)
+        yield f"  do: {cause.fix}"
+        if cause.remedy.then:
+            yield f"  if it persists: {cause.remedy.then}"
     if found.unknown:
         titles = ", ".join(builtin_catalogue().by_id[finding].title for finding in found.unknown)
         yield f"not known: {titles} (compare {ENOUGH_TOKENS:,} tokens of 20 sequences or more)"
-
-
-def _cause_lines(cause: CauseInfo) -> Iterator[str]:
-    yield f"{cause.cause.value}: {cause.detail} (in a run: {cause.finding})"
-    yield from (f"    {item.words}" for item in cause.evidence)
-    yield from (f"    {out.words} is {out.value:.3g} (healthy {out.range})" for out in cause.outside)
-    yield f"  do: {cause.fix}"
-    if cause.remedy.then:
-        yield f"  if it persists: {cause.remedy.then}"
 
 
 def worst_table(worst: Iterable[WorstTokenInfo]) -> Table:

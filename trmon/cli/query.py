@@ -52,7 +52,6 @@ def query(
 
 
 def _write(result: Any, format_: QueryFormat, output: Path | None) -> None:
-
     if format_ is QueryFormat.PARQUET:
         if output is None:
             raise InvalidInput("--format", "parquet needs --output FILE")

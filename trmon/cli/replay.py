@@ -25,6 +25,7 @@ from trmon.domain.recording import (
     worst_sequences,
 )
 from trmon.terminal.array_files import read_arrays
+from trmon.terminal.text import print_lines
 from trmon_client.api.answers import AnswerInfo, ApiNumber, encode_answer
 from trmon_client.core.recording_format import ARRAYS, FORMAT_VERSION, INDEX_FILE, RecordedCall, Recording
 
@@ -152,15 +153,14 @@ SIGNALS = ("kl_k1", "kl_k3", "prob_pearson", "abs_log_ratio_max")
 def print_replay(found: ReplayInfo, console: Console) -> None:
     """Print the worst sequences, else the updates, whether the decisions are those of then, and the worst tokens."""
     if found.sequences:
-        for line in _sequence_lines(found.sequences):
-            console.print(escape(line), highlight=False, soft_wrap=True)
+        print_lines(console, _sequence_lines(found.sequences))
         return
     table = Table("step", "update", "sequences", "rejected", "pair", *SIGNALS)
     for update in found.updates:
         table.add_row(*_update_cells(update))
     console.print(table)
-    for note in dict.fromkeys(note for update in found.updates for note in update.notes):
-        console.print(escape(f"not compared: {note}"), highlight=False, soft_wrap=True)
+    notes = dict.fromkeys(note for update in found.updates for note in update.notes)
+    print_lines(console, (f"not compared: {note}" for note in notes))
     if found.n_differing:
         console.print(f"[bold]{found.n_differing} sequences were decided otherwise[/bold]", highlight=False)
     if found.worst:

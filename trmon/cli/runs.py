@@ -1,4 +1,4 @@
-"""`trmon runs`: list runs."""
+"""`trmon runs`, `edit`, `delete` and `note`: list and change runs, and the notes on them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from trmon.terminal.arguments import parse_run_name
 from trmon.terminal.fleet import EDGES, GAP
 from trmon.terminal.names import fold_run_names
 from trmon.terminal.text import PIPE_WIDTH, last_seen_text
-from trmon_client.api import RunInfo
+from trmon_client.api import NoteInfo, RunInfo
 from trmon_client.api.answers import encode_answer
 from trmon_client.api.errors import NotFoundError, RequestRefused
 
@@ -135,3 +135,35 @@ def delete_command(
             typer.confirm(f"Delete {name} ({found.state}, {step}) with all its data?", abort=True)
         service.delete(name)
         typer.echo(f"deleted {name}")
+
+
+def note_table(notes: Iterable[NoteInfo]) -> Table:
+    """Return the table of notes; times are local, with their zone."""
+    table = Table("at", "author", box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("step", justify="right")
+    table.add_column("note", overflow="fold")
+    for note in notes:
+        at = time.strftime("%F %T %Z", time.localtime(note.at))
+        step = "" if note.step is None else f"{note.step:,}"
+        table.add_row(*map(Text, (at, note.author, step, note.text)))
+    return table
+
+
+def note_command(
+    run: Annotated[str, typer.Argument(metavar="PROJECT/RUN", help="A run of a running service.")],
+    text: Annotated[str | None, typer.Argument(help="The note; without it, the notes are printed.")] = None,
+    step: Annotated[int | None, typer.Option(min=0, help="The step that the note is on.")] = None,
+    url: Annotated[str | None, typer.Option(help="URL of the service.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object per line.")] = False,
+) -> None:
+    """Write a note on a run or on one of its steps, or print its notes, newest first."""
+    with plain_errors(), service_of(url) as service:
+        name = str(parse_run_name(run))
+        if text is None and step is not None:
+            raise InvalidInput("TEXT", "is required with --step")
+        notes = service.notes(name) if text is None else [service.add_note(name, text, step=step)]
+        if as_json:
+            for note in notes:
+                typer.echo(encode_answer(note))
+        else:
+            console().print(note_table(notes))

@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 
 from trmon.cli.command import console, echo_json, plain_errors
 from trmon.cli.running_service import service_of
 from trmon.cli.stored_runs import Address, Workers, find_stored_runs, map_runs
 from trmon.domain.errors import InvalidInput
 from trmon.terminal.arguments import parse_policy_argument, parse_run_name
-from trmon.terminal.text import print_rows
+from trmon.terminal.text import print_lines, print_rows
 from trmon_client.api.answers import encode_answer
 from trmon_client.api.policies import RangeInfo, ShareInfo, WhatIfInfo
 
@@ -29,11 +28,9 @@ HEADS = ("policy", "sequences", "masked", "then", "advantage > 0", "advantage < 
 
 def print_whatif(found: Sequence[WhatIfInfo], console: Console) -> None:
     """Print what each policy would have masked, what was masked, and why."""
-    console.print(escape(_range(found[0].range)), highlight=False, soft_wrap=True)
+    print_lines(console, [_range(found[0].range)])
     print_rows(console, HEADS, map(_cells, found))
-    for effect in found:
-        for line in _lines(effect):
-            console.print(escape(line), highlight=False, soft_wrap=True)
+    print_lines(console, (line for effect in found for line in _lines(effect)))
 
 
 def _cells(effect: WhatIfInfo) -> Sequence[str]:

@@ -189,7 +189,9 @@ class Exposition:
         for name in self._extra_signals:
             if name in signals:
                 yield f"trmon_{name}", "", signals[name]
-        if RISK in signals and not any(map(_is_collapse, view.alerts)):
+        # Once the reward has collapsed, its prediction means nothing.
+        collapses = (alert for alert in view.alerts if alert.rule == COLLAPSE)
+        if RISK in signals and not any(alert.state is AlertState.FIRING for alert in collapses):
             yield "trmon_collapse_risk", "", signals[RISK]
         for policy, rate in view.mask_rates.items():
             yield "trmon_mask_rate", label_suffix("policy", policy), rate
@@ -204,11 +206,6 @@ class Exposition:
             self._cached_rules = rules
             self._alert_lines.clear()
             self._cached.clear()
-
-
-def _is_collapse(alert: Alert) -> bool:
-    """Whether an alert says that the reward has collapsed, after which its prediction means nothing."""
-    return alert.rule == COLLAPSE and alert.state is AlertState.FIRING
 
 
 def _incident_labels(alert: Alert) -> str:

@@ -15,6 +15,7 @@ from rich.table import Table
 from trmon.domain.backtest.evaluation import CollapseOnset, OnsetSource, RunBacktest
 from trmon.domain.backtest.rule_replay import BacktestAlert, RuleSetOutcome
 from trmon.domain.backtest.totals import BacktestTotals, RuleSetTotals
+from trmon.terminal.text import print_lines
 
 COLUMNS = BacktestAlert.__struct_fields__
 
@@ -93,7 +94,7 @@ class BacktestTables:
         """Print everything."""
         self._console.print(self._runs)
         if totals.n_runs > MAX_RUNS:
-            self._say(f"and {totals.n_runs - MAX_RUNS:,} more runs: --json or --csv has them")
+            print_lines(self._console, [f"and {totals.n_runs - MAX_RUNS:,} more runs: --json or --csv has them"])
         self._console.print(_totals_table(totals))
         if totals.differences:
             first, against = (escape(rule_set.rules) for rule_set in totals.rule_sets[:2])
@@ -107,11 +108,7 @@ class BacktestTables:
                     _number(each.median_steps_earlier),
                 )
             self._console.print(table)
-        for line in (*_gap_lines(totals), *_policy_lines(totals)):
-            self._say(line)
-
-    def _say(self, line: str) -> None:
-        self._console.print(escape(line), highlight=False, soft_wrap=True)
+        print_lines(self._console, (*_gap_lines(totals), *_policy_lines(totals)))
 
 
 def _outcome_cells(outcome: RuleSetOutcome, onset: CollapseOnset) -> tuple[str, ...]:

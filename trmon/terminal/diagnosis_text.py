@@ -10,6 +10,7 @@ from rich.markup import escape
 from trmon.domain.collapse_risk.risk_reading import RiskLevel, risk_sentence
 from trmon.domain.findings.verdict import Word
 from trmon.domain.severity import Severity
+from trmon.terminal.text import print_lines
 from trmon_client.api import DiagnosisInfo
 from trmon_client.api.diagnosis import AnswersInfo, FindingInfo, RemedyInfo, UnmeasuredInfo
 from trmon_client.core.signals.catalogue import signal_words
@@ -24,11 +25,10 @@ def print_diagnosis(found: DiagnosisInfo, console: Console, *, says_word: bool =
     """
     for fires in found.circumstances:
         console.print(f"[bold]{escape(fires.summary)}[/bold]", highlight=False, soft_wrap=True)
-        console.print(escape(f"do: {fires.fix}"), highlight=False, soft_wrap=True)
+        print_lines(console, [f"do: {fires.fix}"])
     if says_word or found.word == Word.FINDING.value:
         console.print(f"[bold]{escape(verdict_text(found))}[/bold]", highlight=False, soft_wrap=True)
-    for line in (*diagnosis_lines(found), *unmeasured_lines(found.unmeasured)):
-        console.print(escape(line), highlight=False, soft_wrap=True)
+    print_lines(console, (*diagnosis_lines(found), *unmeasured_lines(found.unmeasured)))
 
 
 def verdict_text(found: DiagnosisInfo) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import median
 from typing import Annotated
 
-from trmon.api.judgement_answer import judgement_info
+from trmon.api.diagnosis_answer import judgement_info
 from trmon.domain.analysis.logged_run import LoggedRun, judged, not_judged, read_logged_run, run_cost
 from trmon.domain.errors import InvalidInput
 from trmon.domain.findings.catalogue import Catalogue, builtin_catalogue

@@ -57,6 +57,12 @@ class PrintableConsole(Console):
             yield Segment(text if control else printable(text), style, control)
 
 
+def print_lines(console: Console, lines: Iterable[str]) -> None:
+    """Print lines as they are: without markup, highlighting or wrapping."""
+    for line in lines:
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
 WIDEST_TABLE = 250
 """Columns of a table that somebody still reads along, in a pipe too."""
 

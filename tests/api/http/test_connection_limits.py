@@ -1,7 +1,8 @@
-"""Connection limits, over real sockets: large headers, and clients that stop in the middle of a request."""
+"""Connections over real sockets: large headers, clients that stop within a request, responses in one packet."""
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import subprocess
 import sys
@@ -13,9 +14,10 @@ from pathlib import Path
 import httpx
 import pytest
 
+from tests.fixtures.loops import run
 from tests.fixtures.running_service import Serve
 from tests.fixtures.service import ThreadedService
-from trmon.api.http.connections import MAX_HEAD_BYTES, LimitedProtocol
+from trmon.api.http.connections import MAX_HEAD_BYTES, CoalescingTransport, LimitedProtocol
 
 GET = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n"
 POST = b"POST /api/v1/tokens HTTP/1.1\r\nhost: localhost\r\n"
@@ -353,3 +355,84 @@ def test_the_process_gets_the_descriptors_that_its_connections_need() -> None:
         print(min(hard, 4096 + 256) <= resource.getrlimit(resource.RLIMIT_NOFILE)[0])"""
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "True\n"
+
+
+class Wire(asyncio.Transport):
+    """A transport that records its calls."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.done: list[object] = []
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.done.append(bytes(data))
+
+    def close(self) -> None:
+        self.done.append("closed")
+
+    def is_closing(self) -> bool:
+        return "closed" in self.done
+
+
+def test_writes_of_one_turn_are_sent_together() -> None:
+    async def write() -> None:
+        wire = Wire()
+        transport = CoalescingTransport(wire, loop=asyncio.get_running_loop())
+        transport.write(b"head ")
+        transport.write(b"body")
+        assert wire.done == []
+        await asyncio.sleep(0)
+        assert wire.done == [b"head body"]
+        transport.write(b"more")
+        transport.flush()
+        await asyncio.sleep(0)
+        assert wire.done == [b"head body", b"more"]
+
+    run(write())
+
+
+def test_buffered_data_is_sent_before_the_connection_closes() -> None:
+    async def end() -> None:
+        wire = Wire()
+        transport = CoalescingTransport(wire, loop=asyncio.get_running_loop())
+        transport.write(b"last")
+        transport.close()
+        assert wire.done == [b"last", "closed"]
+        assert transport.is_closing()
+
+    run(end())
+
+
+def test_a_closed_connection_gets_no_more_data() -> None:
+    async def go() -> None:
+        wire = Wire()
+        transport = CoalescingTransport(wire, loop=asyncio.get_running_loop())
+        transport.write(b"late")
+        wire.close()
+        await asyncio.sleep(0)
+        assert wire.done == ["closed"]
+
+    run(go())
+
+
+def test_a_response_is_one_packet_and_the_connection_stays_open(
+    shared_service: ThreadedService, connect: Connect
+) -> None:
+    line = connect(shared_service)
+    for _ in range(3):
+        line.sendall(GET + b"\r\n")
+        answer = line.recv(1 << 16)
+        assert answer.startswith(OK)
+        assert answer.endswith(b'\r\n\r\n{"status":"ok"}')
+
+
+def test_an_endless_response_is_sent_without_delay(shared_service: ThreadedService, connect: Connect) -> None:
+    line = connect(shared_service)
+    line.sendall(b"GET /api/v1/events HTTP/1.1\r\nhost: localhost\r\n\r\n")
+    answer = b""
+    while b"retry: " not in answer:
+        answer += line.recv(1 << 16)
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert head.startswith(OK)
+    assert b"transfer-encoding: chunked" in head
+    assert body.endswith(b"\n\n\r\n")

@@ -70,27 +70,19 @@ def test_an_internal_error_reveals_no_details(service: ThreadedService, client: 
     async def broken() -> None:
         raise RuntimeError("the password is swordfish")
 
+    async def damaged() -> None:
+        raise errors.TrmonError("a stored report is damaged")
+
+    internal = {"type": "urn:trmon:problem:internal", "title": "Internal Server Error", "status": 500}
+    service.app.router.add_api_route("/damaged", damaged)
+    of_domain = client.get("/damaged")
+    assert (of_domain.status_code, of_domain.headers["content-type"]) == (500, "application/problem+json")
+    assert of_domain.json() == internal | {"detail": "a stored report is damaged"}
     service.app.router.add_api_route("/broken", broken)
     answer = client.get("/broken")
     assert answer.status_code == 500
     assert "swordfish" not in answer.text
-    assert answer.json()["type"] == "urn:trmon:problem:internal"
-
-
-def test_a_plain_domain_error_is_a_problem(service: ThreadedService, client: httpx.Client) -> None:
-    async def damaged() -> None:
-        raise errors.TrmonError("a stored report is damaged")
-
-    service.app.router.add_api_route("/damaged", damaged)
-    answer = client.get("/damaged")
-    assert answer.status_code == 500
-    assert answer.headers["content-type"] == "application/problem+json"
-    assert answer.json() == {
-        "type": "urn:trmon:problem:internal",
-        "title": "Internal Server Error",
-        "status": 500,
-        "detail": "a stored report is damaged",
-    }
+    assert answer.json().items() >= internal.items()
 
 
 def subclasses(root: type[errors.TrmonError]) -> set[type[errors.TrmonError]]:

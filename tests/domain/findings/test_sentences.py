@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import structs
 
-from trmon.api.judgement_answer import judgement_info
+from trmon.api.diagnosis_answer import judgement_info
 from trmon.domain.findings.catalogue import builtin_catalogue
 from trmon.domain.findings.judge import Judge, JudgeState, Place, Row
 from trmon.domain.findings.verdict import judge_run

@@ -35,9 +35,8 @@ TIMEOUT_SECONDS = 2.0
 class Readiness:
     """Runs a check on its own thread, one at a time; concurrent callers share its result."""
 
-    def __init__(self, check: Callable[[], None], *, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
+    def __init__(self, check: Callable[[], None]) -> None:
         self._check = check
-        self._timeout_seconds = timeout_seconds
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="trmon-readiness")
         self._running: Future[None] | None = None
 
@@ -47,9 +46,9 @@ class Readiness:
             self._running = self._thread.submit(self._check)
         answer = asyncio.shield(asyncio.wrap_future(self._running))
         try:
-            await asyncio.wait_for(answer, self._timeout_seconds)
+            await asyncio.wait_for(answer, TIMEOUT_SECONDS)
         except TimeoutError as error:
-            raise NotReady(f"the database does not answer within {self._timeout_seconds:g} s") from error
+            raise NotReady(f"the database does not answer within {TIMEOUT_SECONDS:g} s") from error
 
     def close(self) -> None:
         """Stop the thread without waiting for a check in progress."""

@@ -15,20 +15,6 @@ from trmon.api.http.browser_security import HEADERS
 from trmon.api.http.problems import problem_details
 
 
-class CoalescingProtocol(HttpToolsProtocol):
-    """Uvicorn's protocol, which sends a response when it is complete, or at the loop's next turn."""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Wrap the transport."""
-        self._coalescing = CoalescingTransport(cast(asyncio.Transport, transport), loop=self.loop)
-        super().connection_made(cast(asyncio.Transport, self._coalescing))
-
-    def on_response_complete(self) -> None:
-        """Send the complete response."""
-        self._coalescing.flush()
-        super().on_response_complete()
-
-
 class CoalescingTransport:
     """A transport that buffers writes until `flush`, for at most one turn of the loop."""
 
@@ -126,8 +112,10 @@ class HeadersTooLargeError(Exception):
     """Stops the parser at the end of headers that are too large."""
 
 
-class LimitedProtocol(CoalescingProtocol):
+class LimitedProtocol(HttpToolsProtocol):
     """Uvicorn's protocol, which refuses large headers with 431 and clients without progress with 408.
+
+    It sends a response when it is complete, or at the loop's next turn.
 
     A connection may take `max_wait_seconds` to begin a request, and as long to complete its headers; a body must bring
     `min_body_bytes` in each period of that length. Time in which the client waits for the service does not count.
@@ -137,8 +125,9 @@ class LimitedProtocol(CoalescingProtocol):
     min_body_bytes = 40 << 10
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Start to check the client's progress."""
-        super().connection_made(transport)
+        """Wrap the transport, and start to check the client's progress."""
+        self._coalescing = CoalescingTransport(cast(asyncio.Transport, transport), loop=self.loop)
+        super().connection_made(cast(asyncio.Transport, self._coalescing))
         self._open_connections = cast(OpenConnections, self.server_state)
         self._open_connections.wait_for(self)
         self._unparsed_bytes = 0
@@ -206,7 +195,8 @@ class LimitedProtocol(CoalescingProtocol):
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
-        """Count the time of the next request from now on."""
+        """Send the complete response, and count the time of the next request from now on."""
+        self._coalescing.flush()
         self._since = self.loop.time()
         self._open_connections.wait_for(self)
         super().on_response_complete()
@@ -251,18 +241,11 @@ class LimitedProtocol(CoalescingProtocol):
         return self.cycle is not None and not self.cycle.response_complete
 
     def _time_out(self) -> None:
+        detail = f"headers must be complete within {self.max_wait_seconds:g} seconds"
         if self._in_body:
-            self._refuse(
-                HTTPStatus.REQUEST_TIMEOUT,
-                "request-timeout",
-                detail=f"a body must bring {self.min_body_bytes} bytes in each {self.max_wait_seconds:g} seconds",
-            )
-        elif self._unparsed_bytes:
-            self._refuse(
-                HTTPStatus.REQUEST_TIMEOUT,
-                "request-timeout",
-                detail=f"headers must be complete within {self.max_wait_seconds:g} seconds",
-            )
+            detail = f"a body must bring {self.min_body_bytes} bytes in each {self.max_wait_seconds:g} seconds"
+        if self._in_body or self._unparsed_bytes:
+            self._refuse(HTTPStatus.REQUEST_TIMEOUT, "request-timeout", detail=detail)
         else:
             self.transport.close()
 

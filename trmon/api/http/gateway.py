@@ -116,7 +116,8 @@ class Gateway:
     async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Check a request and pass it on. Errors: Forbidden, Unauthenticated, Overloaded; those of its body."""
         self._loop_watch.request_received(scope["app"].state.components.counters.loop_stalls)
-        headers = _first_values(scope)
+        # Of a repeated header the first one counts.
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in reversed(scope["headers"])}
         check_host(headers, hosts=self._hosts)
         check_site(headers, method=scope["method"])
         address = client_address(scope)
@@ -134,11 +135,6 @@ class Gateway:
         else:
             caller = caller_name(access, address=address)
             await self._bodies.call(self._app, scope, receive, send, headers=headers, caller=caller)
-
-
-def _first_values(scope: Scope) -> dict[str, str]:
-    """Return the headers of a request; of a repeated one, the first."""
-    return {name.decode("latin-1"): value.decode("latin-1") for name, value in reversed(scope["headers"])}
 
 
 MIN_BYTES = 2048

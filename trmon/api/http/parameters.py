@@ -11,7 +11,7 @@ from fastapi import Depends, Query, Request
 from fastapi.dependencies.utils import get_flat_params
 from fastapi.params import Query as QueryParameter
 from fastapi.routing import APIRoute
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from trmon.api.http.auth import Reader
 from trmon.api.http.components import Service
@@ -30,6 +30,10 @@ class RequestBody(BaseModel):
     def _without_secrets(cls, given: Any) -> Any:
         return redact_values(given)
 
+
+Author = Annotated[
+    str | None, Field(min_length=1, max_length=128, description="A name beside the token's, which is always shown.")
+]
 
 UNREAD_PARAMETERS = (
     "A query parameter that the operation does not list is answered with 422, as is a repeated one; an array may be "

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timezone
 from itertools import groupby
 from typing import Any, TypeAlias
@@ -71,39 +70,23 @@ WIDTH, HEIGHT = 520, 150
 LEFT, RIGHT, TOP, BOTTOM = 64, 8, 8, 20
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChartData:
-    """A signal: its title, unit and values by step, NaN if unknown; `marks` are steps with what began there."""
+def chart(
+    title: str, unit: str, *, steps: Sequence[int], values: Sequence[float], marks: Sequence[tuple[int, str]]
+) -> Element | None:
+    """Return a figure with the chart of a signal and its caption; None without a known value.
 
-    title: str
-    unit: str
-    steps: Sequence[int]
-    values: Sequence[float]
-    marks: Sequence[tuple[int, str]] = ()
-
-    @property
-    def known(self) -> list[float]:
-        """The finite values."""
-        return [value for value in self.values if math.isfinite(value)]
-
-    @property
-    def summary(self) -> str:
-        """The signal in a sentence, for those who do not see the chart."""
-        known = self.known
-        unit = f" {self.unit}" if self.unit else ""
-        ends = f"from {number(min(known))} to {number(max(known))}, newest {number(known[-1])}{unit}"
-        began = "".join(f"; {what} at step {step}" for step, what in self.marks)
-        return f"{self.title} over steps {self.steps[0]} to {self.steps[-1]}: {ends}{began}"
-
-
-def chart(data: ChartData) -> Element | None:
-    """Return a figure with the chart and its caption; None without a known value."""
-    known = data.known
-    if not known or len(data.steps) < 2:
+    Args: values: by step, NaN if unknown; marks: steps with what began there.
+    """
+    known = [value for value in values if math.isfinite(value)]
+    if not known or len(steps) < 2:
         return None
-    unit = f", {data.unit}" if data.unit else ""
-    caption = element("figcaption", element("strong", data.title), f"{unit}: newest {number(known[-1])}")
-    return element("figure", caption, _drawing(data, known))
+    newest = f"newest {number(known[-1])}"
+    caption = element("figcaption", element("strong", title), (f", {unit}" if unit else "") + f": {newest}")
+    # For those who do not see the chart.
+    ends = f"from {number(min(known))} to {number(max(known))}, {newest}" + (f" {unit}" if unit else "")
+    began = "".join(f"; {what} at step {step}" for step, what in marks)
+    label = f"{title} over steps {steps[0]} to {steps[-1]}: {ends}{began}"
+    return element("figure", caption, _drawing(steps, values, known, marks=marks, label=label))
 
 
 def number(value: float) -> str:
@@ -111,12 +94,19 @@ def number(value: float) -> str:
     return f"{value:.4g}"
 
 
-def _drawing(data: ChartData, known: Sequence[float]) -> Element:
+def _drawing(
+    steps: Sequence[int],
+    values: Sequence[float],
+    known: Sequence[float],
+    *,
+    marks: Sequence[tuple[int, str]],
+    label: str,
+) -> Element:
     least, most = min(known), max(known)
     is_log = spans_decades(least, most)
     scale = math.log10 if is_log else float
     low, high = scale(least), scale(most)
-    first, last = data.steps[0], data.steps[-1]
+    first, last = steps[0], steps[-1]
 
     def x(step: float) -> float:
         return round(LEFT + (step - first) / (last - first) * (WIDTH - LEFT - RIGHT), 1)
@@ -125,7 +115,7 @@ def _drawing(data: ChartData, known: Sequence[float]) -> Element:
         share = 0.5 if high == low else (scale(value) - low) / (high - low)
         return round(TOP + (1 - share) * (HEIGHT - TOP - BOTTOM), 1)
 
-    lines = [_path(points) for points in _runs(data.steps, data.values, x, y)]
+    lines = [_path(points) for points in _runs(steps, values, x, y)]
     ends = [least] if least == most else [least, most]
     labels = [_text(LEFT - 6, y(value) + 4, number(value), anchor="end") for value in ends]
     axis = [
@@ -133,10 +123,8 @@ def _drawing(data: ChartData, known: Sequence[float]) -> Element:
         _text(LEFT, HEIGHT - 5, f"step {first}{', logarithmic' if is_log else ''}"),
         _text(WIDTH - RIGHT, HEIGHT - 5, str(last), anchor="end"),
     ]
-    marks = [part for step, what in data.marks if first <= step <= last for part in _mark(x(step), f"{what} {step}")]
-    return element(
-        "svg", *axis, *labels, *lines, *marks, viewBox=f"0 0 {WIDTH} {HEIGHT}", role="img", aria_label=data.summary
-    )
+    drawn = [part for step, what in marks if first <= step <= last for part in _mark(x(step), f"{what} {step}")]
+    return element("svg", *axis, *labels, *lines, *drawn, viewBox=f"0 0 {WIDTH} {HEIGHT}", role="img", aria_label=label)
 
 
 def _runs(steps: Sequence[int], values: Sequence[float], x: Any, y: Any) -> Iterator[list[tuple[float, float]]]:

@@ -1,4 +1,4 @@
-"""/metrics, for Prometheus."""
+"""What monitoring reads: /metrics, for Prometheus, and the probes of liveness and readiness."""
 
 from __future__ import annotations
 
@@ -10,15 +10,18 @@ from fastapi import APIRouter
 from fastapi.responses import PlainTextResponse
 from prometheus_client import generate_latest
 
+from trmon.api.http.answers import AnswerRoute
 from trmon.api.http.auth import Reader
 from trmon.api.http.components import Components, Service
 from trmon.domain.access import Access
 from trmon.domain.pipeline.run_update import RunView
 from trmon.fleet.verdicts import JudgedRun
+from trmon_client.api.administration import HealthInfo
 
 log = structlog.get_logger(__name__)
 
 router = APIRouter(tags=["metrics"])
+probes = APIRouter(tags=["health"], route_class=AnswerRoute)
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -42,3 +45,16 @@ def _verdicts(views: Sequence[RunView], access: Access, service: Components, *, 
         log.error("verdicts_not_read", error=str(error))
         service.counters.verdict_failures.inc()
         return {}
+
+
+@probes.get("/healthz")
+async def get_liveness() -> HealthInfo:
+    """Succeed while the process responds."""
+    return HealthInfo.from_fields()
+
+
+@probes.get("/readyz")
+async def get_readiness(service: Service) -> HealthInfo:
+    """Succeed if the store responds and its writer, the worker and the dispatcher are running; 503 otherwise."""
+    await service.readiness.check()
+    return HealthInfo.from_fields()

@@ -1,26 +1,32 @@
-"""Every route that reads a run answers the same once its attempts were moved to the lake and deleted here."""
+"""Routes of runs in a lake: the same answers from there, and what to do where it cannot be read."""
 
 from __future__ import annotations
 
 import re
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import httpx
 import pytest
+from sqlalchemy import update
 
 from tests.fixtures.fleet import WorkerProcess
 from tests.fixtures.postgres import Postgres
 from tests.fixtures.replay import replaying
 from tests.fixtures.running_service import ILL, WELL, RecordedRuns
-from tests.fixtures.s3 import BUCKET, s3_server
+from tests.fixtures.s3 import BUCKET, S3Server, s3_server
 from tests.fixtures.service import ThreadedService
+from tests.fixtures.trainer import train
 from tests.fixtures.waiting import eventually
 from tests.store.builders import stored_reports
 from tests.store.lake.lakes import delete_moved, move_to_lake
+from trmon.domain.identity import RunKey
 from trmon.store import Store
+from trmon.store.schema import tables
 
 RUN = f"/api/v1/runs/{ILL.key}"
 SIGNALS = "reward_mean,mismatch_kl_k3,staleness_kl_k3,mask_rate,grad_norm,lr"
@@ -61,7 +67,6 @@ GETS = (
     f"{RUN}/policy/history",
     f"{RUN}/notes",
     f"{RUN}/adaptation",
-    f"{RUN}/budget",
     "/api/v1/alerts?run=stale-8b",
 )
 POSTS = {"whatif": {"policy": "trm"}, "whatif of a range": {"policy": "geo_mask", "from_step": 3, "to_step": 8}}
@@ -148,3 +153,128 @@ def test_the_answers_are_of_a_run_with_data(answers: Answers) -> None:
         f"{RUN}/batches/4?update=99",
         f"{RUN}/batches/99999",
     }
+
+
+MOVED = "/api/v1/runs/math/moved"
+READS = (f"{MOVED}/batches", f"{MOVED}/batches/1/sequences", f"{MOVED}/signals?names=total_kl_k3", f"{MOVED}/budget")
+
+IMPORTING_DELTALAKE = tuple(
+    f"trmon.store.lake.{name}" for name in ("delta_tables", "files", "history", "mover", "reader", "runs")
+)
+
+
+def serve_moved_run(data_dir: Path, lake_url: str) -> ThreadedService:
+    """Return a service with a run that was moved to a lake, and one that was not."""
+    service = ThreadedService(data_dir, lake_url=lake_url)
+    try:
+        with service.client() as client:
+            train(client, RunKey("math", "moved"))
+            store = service.app.state.components.store
+            move_to_lake(store, lake_url, now=time.time() + 3600)
+            delete_moved(store)
+            assert [client.get(path).status_code for path in READS] == [200] * len(READS)
+            train(client, RunKey("math", "stored"))
+    except BaseException:
+        service.stop()
+        raise
+    return service
+
+
+@pytest.fixture(scope="module")
+def lake_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the lake."""
+    return tmp_path_factory.mktemp("failures") / "lake"
+
+
+@pytest.fixture(scope="module")
+def moved(lake_folder: Path) -> Iterator[ThreadedService]:
+    """A service with a lake in a folder, which each test restarts; those that damage something stand last."""
+    service = serve_moved_run(lake_folder.parent / "data", str(lake_folder))
+    yield service
+    service.stop()
+
+
+def problems(service: ThreadedService) -> set[tuple[int, str]]:
+    """Return the status and detail of each route that reads the moved run, after checking that all else continues."""
+    with service.client() as client:
+        answers = [client.get(path) for path in READS]
+        assert_all_else_goes_on(client)
+    return {(answer.status_code, answer.json()["detail"]) for answer in answers}
+
+
+def assert_all_else_goes_on(client: httpx.Client) -> None:
+    """Check what reads no moved rows, and that another run is taken and read."""
+    of_moved = (MOVED, f"{MOVED}/attempts", f"{MOVED}/diagnosis")
+    for path in ("/api/v1/runs", *of_moved, "/api/v1/fleet", "/api/v1/runs/math/stored/batches"):
+        assert client.get(path).status_code == 200, path
+    train(client, RunKey("math", f"new-{time.time_ns()}"))
+
+
+def test_without_a_lake_url_the_answer_says_what_to_set(moved: ThreadedService) -> None:
+    moved.restart(lake_url=None)
+    assert problems(moved) == {
+        (503, "the run was moved to a lake, but TRMON_LAKE_URL is not set; set it to the lake of this database")
+    }
+
+
+def test_an_empty_folder_is_no_lake(moved: ThreadedService, tmp_path: Path) -> None:
+    moved.restart(lake_url=str(tmp_path / "elsewhere"))
+    [(status, detail)] = problems(moved)
+    assert status == 503
+    assert detail.startswith(f"the run is in the lake {tmp_path / 'elsewhere'}, which cannot be read")
+    assert "check TRMON_LAKE_URL" in detail
+
+
+def test_without_the_extra_the_answer_says_what_to_install(
+    moved: ThreadedService, lake_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [name for name in sys.modules if name.startswith(("deltalake", *IMPORTING_DELTALAKE))]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "deltalake", None)
+    moved.restart(lake_url=str(lake_folder))
+    [(status, detail)] = problems(moved)
+    assert status == 503
+    assert detail.endswith("needs deltalake; install it with pip install 'trmon[lake]'")
+
+
+def test_a_file_that_is_damaged_fails_its_run_alone(moved: ThreadedService, lake_folder: Path) -> None:
+    moved.restart(lake_url=str(lake_folder))
+    [file] = (lake_folder / "reports").rglob("*.parquet")
+    file.write_bytes(b"PAR1" + b"\0" * 100 + b"PAR1")
+    with moved.client() as client:
+        assert client.get(READS[1]).status_code == 500
+        assert client.get(READS[0]).status_code == 200
+        assert_all_else_goes_on(client)
+
+
+def test_the_lake_of_another_database_lacks_the_run(moved: ThreadedService, lake_folder: Path) -> None:
+    # Databases of tests are copies of one, with its identity.
+    other = update(tables.database_identity).values(id="another")
+    moved.app.state.components.store.writer.submit(lambda transaction: transaction.connection.execute(other)).result()
+    moved.restart(lake_url=str(lake_folder))
+    assert problems(moved) == {
+        (503, "the lake lacks attempt 1, which was moved to it; set TRMON_LAKE_URL to the lake of this database")
+    }
+
+
+def test_a_bucket_that_is_away_answers_again_once_it_is_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bucket = S3Server()
+    for name, value in bucket.environment.items():
+        monkeypatch.setenv(name, value)
+    service = serve_moved_run(tmp_path / "data", f"s3://{BUCKET}/away")
+    try:
+        bucket.stop()
+        service.restart()
+        began = time.monotonic()
+        [(status, detail)] = problems(service)
+        assert time.monotonic() - began < 60.0
+        assert status == 503
+        assert "cannot be read (" in detail
+        assert "runs in the database are not affected" in detail
+        bucket.start()
+        with service.client() as client:
+            for path in READS:
+                eventually(lambda path=path: client.get(path).status_code, lambda status: status == 200)
+    finally:
+        service.stop()
+        bucket.stop()

@@ -1,15 +1,27 @@
-"""Text of others on the terminal: it is shown, and controls nothing."""
+"""Text on the terminal: that of others controls nothing, rows and names fit a width, and a series is one line."""
 
 from __future__ import annotations
 
 import json
+import math
 from io import StringIO
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from rich.table import Table
 from rich.text import Text
 
-from trmon.terminal.text import PIPE_WIDTH, PrintableConsole, print_rows, printable, printable_json
+from trmon.terminal.text import (
+    ASCII_BARS,
+    PIPE_WIDTH,
+    PrintableConsole,
+    cut_middle,
+    print_rows,
+    printable,
+    printable_json,
+    text_sparkline,
+)
 
 CASES = [
     pytest.param("\x1b]0;owned\x07", "\ufffd]0;owned\ufffd", id="an escape sequence"),
@@ -72,3 +84,39 @@ def test_a_word_that_is_longer_than_a_line_breaks_after_its_separators_and_in_a_
     assert "".join(broken) == name
     assert {part for line in broken for part in line.split("-") if part} == {"qwen3", "part"}
     assert piped.getvalue() == f"run  {name}\n\n"
+
+
+SPARKS = [
+    ("nothing is nothing", [], 8, ""),
+    ("the least and the largest are the lowest and the highest bar", [1, 2, 3], 8, "▁▅█"),
+    ("falling values fall", [8, 7, 6, 5, 4, 3, 2, 1], 8, "█▇▆▅▄▃▂▁"),
+    ("one value stands in the middle", [5], 8, "▄"),
+    ("values that are equal stand in the middle", [5, 5, 5], 8, "▄▄▄"),
+    ("what is not known is a gap", [1, None, 2], 8, "▁ █"),
+    ("what is not finite is not known", [1, math.nan, math.inf, 2], 8, "▁  █"),
+    ("nothing known is all gaps", [None, math.nan], 8, "  "),
+    ("more values than bars: each shows the last of its share", [0, 9, 1, 9, 2, 0], 3, "██▁"),
+    ("a share whose last is not known shows the last that is", [0, 1, 3, None], 2, "▁█"),
+    ("the newest value is the last bar", [1] * 999 + [2], 10, "▁▁▁▁▁▁▁▁▁█"),
+]
+
+
+@pytest.mark.parametrize(("values", "width", "drawn"), [case[1:] for case in SPARKS], ids=[case[0] for case in SPARKS])
+def test_sparks(values: list[float | None], width: int, drawn: str) -> None:
+    assert text_sparkline(values, width=width) == drawn
+
+
+def test_a_terminal_that_knows_no_more_gets_ascii() -> None:
+    drawn = text_sparkline(list(range(8)), width=8, ascii_only=True)
+    assert drawn == ASCII_BARS
+    assert drawn.isascii()
+
+
+@settings(max_examples=50)
+@given(text=st.text(max_size=40), width=st.integers(0, 50))
+def test_cut_text_has_at_most_the_width_and_keeps_both_ends(text: str, width: int) -> None:
+    cut = cut_middle(text, width)
+    assert len(cut) <= max(width, 0) or cut == text
+    assert cut == text if len(text) <= width else len(cut) == width
+    if 3 <= width < len(text):
+        assert (cut[0], cut[-1]) == (text[0], text[-1])

@@ -1,4 +1,4 @@
-"""`trmon audit`: what commands change is recorded by the user's name, and exported as JSON lines or CSV."""
+"""`trmon token`, `trmon quota` and `trmon audit`: what commands change is listed, recorded by the user and exported."""
 
 from __future__ import annotations
 
@@ -54,3 +54,13 @@ def test_entries_are_selected(tmp_path: Path) -> None:
     assert targets("--action", "token.create", "--since", "1h") == ["c", "b", "a"]
     table = run("audit", *data)
     assert "token.create" in table
+
+
+def test_limits_are_set_listed_and_removed(tmp_path: Path) -> None:
+    data = ("--data-dir", tmp_path)
+    run("migrate", *data)
+    shown = run("quota", "set", "math", "--runs", 3, "--bytes", 1 << 40, "--rate", 2.5, *data)
+    assert shown == "math: runs 3, bytes 1099511627776, rate 2.5\n"
+    assert "runs 3" in run("quota", "list", *data)
+    assert run("quota", "set", "math", *data) == "math: no limit\n"
+    assert "math" not in run("quota", "list", *data)

@@ -1,4 +1,4 @@
-"""Tokens: create, list and revoke them."""
+"""Administration: tokens, quotas and the audit log."""
 
 from __future__ import annotations
 
@@ -11,11 +11,16 @@ from pydantic import Field
 from trmon.api.http.answers import AnswerRoute
 from trmon.api.http.auth import Admin, digest_of, new_secret
 from trmon.api.http.components import Service
-from trmon.api.http.parameters import RequestBody
-from trmon.domain.access import Scope, Token
+from trmon.api.http.parameters import After, Limit, RequestBody
+from trmon.domain.access import AuditAction, Quota, Scope, Token
 from trmon.domain.errors import Forbidden
 from trmon.domain.identity import checked_name
-from trmon_client.api.administration import NewTokenInfo, TokenInfo
+from trmon_client.api.administration import AuditEntryInfo, NewTokenInfo, QuotaInfo, TokenInfo
+from trmon_client.api.answers import ItemPage
+
+tokens = APIRouter(prefix="/api/v1/tokens", tags=["tokens"], route_class=AnswerRoute)
+quotas = APIRouter(prefix="/api/v1/quotas", tags=["quotas"], route_class=AnswerRoute)
+audit = APIRouter(prefix="/api/v1/audit", tags=["audit"], route_class=AnswerRoute)
 
 
 class TokenIn(RequestBody):
@@ -34,8 +39,6 @@ class RotationIn(RequestBody):
     days: float = Field(365.0, gt=0, le=36_500, description="The number of days the new token is valid.")
 
 
-router = APIRouter(prefix="/api/v1/tokens", tags=["tokens"], route_class=AnswerRoute)
-
 SECONDS_PER_DAY = 86_400.0
 SECONDS_PER_HOUR = 3600.0
 
@@ -50,13 +53,13 @@ Project = Annotated[
 ]
 
 
-@router.get("")
+@tokens.get("")
 def list_tokens(access: Admin, service: Service) -> list[TokenInfo]:
     """List the tokens; a project's token lists those of its project."""
     return [_token_info(token) for token in service.store.tokens.list(access=access)]
 
 
-@router.post("", status_code=201)
+@tokens.post("", status_code=201)
 def create_token(given: TokenIn, access: Admin, service: Service) -> NewTokenInfo:
     """Create a token."""
     if access.project is not None and given.project != access.project:
@@ -75,7 +78,7 @@ def create_token(given: TokenIn, access: Admin, service: Service) -> NewTokenInf
     return _new_token_info(token, secret)
 
 
-@router.post("/{name}/rotate", status_code=201)
+@tokens.post("/{name}/rotate", status_code=201)
 def rotate_token(
     name: Name, rotation: RotationIn, access: Admin, service: Service, project: Project = None
 ) -> NewTokenInfo:
@@ -94,7 +97,7 @@ def rotate_token(
     return _new_token_info(token, secret)
 
 
-@router.delete("/{name}", status_code=204)
+@tokens.delete("/{name}", status_code=204)
 def revoke_token(name: Name, access: Admin, service: Service, project: Project = None) -> None:
     """Revoke a token, effective immediately; the last admin token of all projects answers 409."""
     service.store.tokens.revoke(name, access=access, project=project, now=time.time()).result()
@@ -107,3 +110,55 @@ def _token_info(token: Token) -> TokenInfo:
 
 def _new_token_info(token: Token, secret: str) -> NewTokenInfo:
     return NewTokenInfo.from_fields(_token_info(token), secret=secret)
+
+
+MAX_LIMIT = 1 << 62
+
+
+class QuotaIn(RequestBody):
+    """The limits of a project; a limit that is absent or null is none."""
+
+    max_runs: int | None = Field(None, ge=0, le=MAX_LIMIT, description="Runs, archived ones included.")
+    max_bytes: int | None = Field(None, ge=0, le=MAX_LIMIT, description="Stored report bytes.")
+    reports_per_second: float | None = Field(
+        None, gt=0, le=1e9, allow_inf_nan=False, description="Reports a second, for each API process."
+    )
+
+
+@quotas.get("")
+def list_quotas(access: Admin, service: Service) -> list[QuotaInfo]:
+    """List the quotas by project; a project's token sees its project's."""
+    return [QuotaInfo.from_fields(quota) for quota in service.store.quotas.list(access=access)]
+
+
+@quotas.put("/{project}")
+def put_quota(project: str, given: QuotaIn, access: Admin, service: Service) -> QuotaInfo:
+    """Set the limits of a project; without any, the project is unlimited."""
+    if access.project is not None:
+        raise Forbidden(f"token {access.name!r} is limited to a project, and quotas are set for projects")
+    quota = Quota(project=checked_name(project, field="project"), **given.model_dump())
+    service.store.quotas.put(quota, access=access, now=time.time()).result()
+    service.quota_gate.poll()
+    return QuotaInfo.from_fields(quota)
+
+
+@audit.get("")
+def list_audit_entries(
+    access: Admin,
+    service: Service,
+    project: Annotated[str | None, Query(max_length=128)] = None,
+    actor: Annotated[
+        str | None, Query(max_length=256, description="The name of a token, `local` or `cli:USER`.")
+    ] = None,
+    action: AuditAction | None = None,
+    since: Annotated[
+        float | None, Query(allow_inf_nan=False, description="The earliest time, in Unix seconds.")
+    ] = None,
+    after: After = None,
+    limit: Limit = 50,
+) -> ItemPage[AuditEntryInfo]:
+    """List administrative actions, newest first; a project's token sees its project's."""
+    page = service.store.audit.list(
+        access=access, project=project, actor=actor, action=action, since=since, after=after, limit=limit
+    )
+    return ItemPage(items=[AuditEntryInfo.from_fields(entry) for entry in page.items], next=page.next)

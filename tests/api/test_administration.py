@@ -1,0 +1,245 @@
+"""Tokens, quotas and the audit log over HTTP, and a trainer that meets a quota: it continues and counts losses."""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from pathlib import Path
+
+import httpx
+import pytest
+from fastapi.routing import APIRoute
+
+import trmon_client as trmon
+from tests.client.trainer import batch
+from tests.fixtures.alerting import crash
+from tests.fixtures.messages import ORIGIN
+from tests.fixtures.running_service import make_token
+from tests.fixtures.trainer import MATH, send, statuses, step_report
+from tests.fixtures.waiting import eventually
+from trmon.api.http.auth import require_admin
+from trmon.bootstrap.app import ROUTERS
+from trmon.domain.access import AuditAction, Scope
+from trmon.domain.identity import RunKey
+from trmon_client.core import wire
+
+AUDIT = "/api/v1/audit"
+COMMAND_ACTIONS = {AuditAction.RUN_IMPORT, AuditAction.DATABASE_RESTORE}
+"""What only commands do."""
+
+
+PREVIEW = ("POST", "/api/v1/silences/preview")
+"""Changes nothing, so it is not recorded."""
+
+
+def administrative_routes() -> set[tuple[str, str]]:
+    """Return method and path of the routes that demand the admin scope and change something."""
+    routes = [route for router in ROUTERS for route in router.routes if isinstance(route, APIRoute)]
+    return {
+        (method, route.path.replace(":path", ""))
+        for route in routes
+        for method in route.methods - {"GET"}
+        if any(dependency.call is require_admin for dependency in route.dependant.dependencies)
+    }
+
+
+def test_every_administrative_route_is_recorded(admin: httpx.Client) -> None:
+    alert = crash(admin)
+    changed: set[tuple[str, str]] = set()
+
+    def change(method: str, route: str, body: object = None, **names: object) -> httpx.Response:
+        changed.add((method, route))
+        answer = admin.request(method, route.format(project="math", run="grpo", **names), json=body)
+        assert answer.is_success, answer.text
+        return answer
+
+    run = "/api/v1/runs/{project}/{run}"
+    change("PUT", run + "/policy", {"policy": "seq_mis", "reason": "try"})
+    change("POST", run + "/policy/rollback", {})
+    change("PUT", run + "/adaptation", {"mode": "recommend"})
+    change("PATCH", run, {"owner": "ana"})
+    change("PUT", "/api/v1/quotas/{project}", {"max_runs": 5})
+    change("POST", "/api/v1/tokens", {"name": "ci", "scopes": ["read"], "project": "math"})
+    change("POST", "/api/v1/tokens/{name}/rotate", {}, name="ci")
+    change("DELETE", "/api/v1/tokens/{name}", name="ci")
+    wanted = {"matchers": [{"label": "run", "value": "grpo"}], "seconds": 60}
+    change(*PREVIEW, wanted)
+    silence = change("POST", "/api/v1/silences", wanted)
+    change("DELETE", "/api/v1/silences/{silence_id}", silence_id=silence.json()["id"])
+    change("POST", "/api/v1/alerts/{identity}/ack", {"note": "seen"}, identity=alert["identity"])
+    change("POST", "/api/v1/alerts/ack", {"identities": [alert["identity"], "99/none"], "note": "seen"})
+    note = change("POST", run + "/notes", {"text": "restarted"})
+    change("DELETE", run + "/notes/{note_id}", note_id=note.json()["id"])
+    change("DELETE", run)
+
+    assert changed == administrative_routes()
+    recorded = admin.get(AUDIT, params={"limit": 100}).json()["items"]
+    assert {entry["action"] for entry in recorded} == {action.value for action in set(AuditAction) - COMMAND_ACTIONS}
+    assert len(recorded) == len(changed - {PREVIEW}) + 1, "the creation of the admin token is recorded as well"
+    *by_root, first = recorded
+    assert (first["actor"], first["token_id"], first["target"]) == ("local", None, "root")
+    assert {(entry["actor"], entry["token_id"]) for entry in by_root} == {("root", first["after"]["token_id"])}
+
+
+def test_no_secret_is_recorded(admin: httpx.Client) -> None:
+    secrets = [make_token(admin, "ci", Scope.READ), admin.post("/api/v1/tokens/ci/rotate", json={}).json()["secret"]]
+    text = admin.get(AUDIT).text
+    assert "token.rotate" in text
+    assert not any(secret in text or secret.removeprefix("trmon_") in text for secret in secrets)
+
+
+def test_only_admins_read_the_audit_log_and_a_projects_admin_its_projects(admin: httpx.Client) -> None:
+    make_token(admin, "ci", Scope.READ, project="code")
+    reader = make_token(admin, "reader", Scope.READ)
+    boss = make_token(admin, "boss", Scope.ADMIN, project="math")
+    assert admin.get(AUDIT, headers={"Authorization": f"Bearer {reader}"}).status_code == 403
+    seen = admin.get(AUDIT, headers={"Authorization": f"Bearer {boss}"}).json()["items"]
+    assert [(entry["action"], entry["target"], entry["project"]) for entry in seen] == [
+        ("token.create", "boss", "math")
+    ]
+
+
+QUOTAS = "/api/v1/quotas"
+REFUSED = 'trmon_quota_refused_total{project="math",resource="bytes"}'
+REPORTS = "/api/v1/runs/math/grpo/reports"
+
+
+def put(client: httpx.Client, **limits: float) -> httpx.Response:
+    """Set the quota of the project math."""
+    answer = client.put(f"{QUOTAS}/math", json=limits)
+    assert answer.status_code == 200, answer.text
+    return answer
+
+
+def send_report(client: httpx.Client, step: int) -> httpx.Response:
+    """Send one report of a run by its own route."""
+    body = wire.encode(step_report(step), media_type=wire.JSON)
+    return client.post(REPORTS, content=body, headers={"Content-Type": wire.JSON})
+
+
+def metric(client: httpx.Client, name: str) -> float:
+    """Return a sample of /metrics."""
+    [value] = [line.split()[-1] for line in client.get("/metrics").text.splitlines() if line.startswith(name)]
+    return float(value)
+
+
+def test_a_projects_admin_sees_its_quota_but_cannot_raise_it(admin: httpx.Client) -> None:
+    put(admin, max_runs=2)
+    admin.put(f"{QUOTAS}/code", json={"max_runs": 3})
+    own = make_token(admin, "boss", Scope.ADMIN, project="math")
+    admin.headers["Authorization"] = f"Bearer {own}"
+    assert [quota["project"] for quota in admin.get(QUOTAS).json()] == ["math"]
+    assert admin.put(f"{QUOTAS}/math", json={}).status_code == 403
+
+
+def test_a_new_run_above_the_limit_is_refused_until_it_is_raised(client: httpx.Client) -> None:
+    put(client, max_runs=1)
+    send(client, MATH, wire.Start(**ORIGIN))
+    other = RunKey("math", "other")
+    assert statuses(client, other, wire.Start(**ORIGIN), step_report(0)) == ["invalid", "invalid"]
+    assert [run["run"] for run in client.get("/api/v1/runs").json()["items"]] == ["grpo"]
+    metrics = client.get("/metrics").text
+    assert 'trmon_quota_refused_total{project="math",resource="runs"} 2.0' in metrics
+    put(client, max_runs=2)
+    send(client, other, wire.Start(**ORIGIN))
+
+
+def test_a_report_above_the_bytes_answers_403_with_what_to_do(client: httpx.Client) -> None:
+    put(client, max_bytes=10)
+    refused = send_report(client, 0)
+    assert refused.status_code == 403
+    assert refused.json()["type"] == "urn:trmon:problem:quota-exceeded"
+    assert "trmon quota set math --bytes N" in refused.json()["detail"]
+
+
+def test_reports_above_the_rate_answer_429_and_are_accepted_later(client: httpx.Client) -> None:
+    put(client, reports_per_second=0.1)
+    assert send_report(client, 0).status_code == 200
+    refused = send_report(client, 1)
+    assert refused.status_code == 429
+    assert int(refused.headers["Retry-After"]) >= 1
+    assert "trmon quota set math --rate N" in refused.json()["detail"]
+    put(client, reports_per_second=1000)
+    eventually(lambda: send_report(client, 1).status_code, lambda status: status == 200)
+
+
+def test_a_trainer_above_the_quota_goes_on_and_its_losses_are_counted(
+    client: httpx.Client, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    put(client, max_bytes=10)
+    with trmon.init(project="math", run="grpo", url=str(client.base_url), spool_dir=tmp_path / "spool") as monitor:
+        for step in range(5):
+            assert monitor.log_batch(step=step, **batch()).mask.all()
+            eventually(partial(metric, client, REFUSED), lambda refused, step=step: refused == step + 1)
+    assert capfd.readouterr().err.count("trmon quota set math --bytes N") == 1
+    assert metric(client, 'trmon_dropped_total{reason="refused"}') >= 4, "the last one may be refused after the finish"
+
+
+TOKENS = "/api/v1/tokens"
+
+
+def test_a_projects_admin_learns_nothing_of_other_projects_token_names(admin: httpx.Client) -> None:
+    make_token(admin, "secret-launch", Scope.READ, project="code")
+    make_token(admin, "ci", Scope.READ)
+    own = make_token(admin, "boss", Scope.ADMIN, project="math")
+    admin.headers["Authorization"] = f"Bearer {own}"
+    for name in ("secret-launch", "ci", "root", "free"):
+        assert admin.post(TOKENS, json={"name": name, "scopes": ["read"], "project": "math"}).status_code == 201
+        assert admin.delete(f"{TOKENS}/{name}").status_code == 204
+        assert admin.delete(f"{TOKENS}/{name}", params={"project": "code"}).status_code == 404
+        assert admin.post(f"{TOKENS}/{name}/rotate", json={}).status_code == 404
+
+
+def test_a_name_in_several_projects_needs_the_project(admin: httpx.Client) -> None:
+    for project in ("math", "code"):
+        make_token(admin, "ci", Scope.READ, project=project)
+    refused = admin.delete(f"{TOKENS}/ci")
+    assert refused.status_code == 409
+    assert "code, math" in refused.json()["detail"]
+    assert admin.delete(f"{TOKENS}/ci", params={"project": "math"}).status_code == 204
+    assert admin.delete(f"{TOKENS}/ci").status_code == 204
+
+
+def test_a_rotated_token_works_beside_the_new_one_until_the_overlap_ends(admin: httpx.Client) -> None:
+    old = make_token(admin, "ci", Scope.READ, project="math")
+    rotated = admin.post(f"{TOKENS}/ci/rotate", json={"overlap_hours": 1, "days": 7})
+    assert rotated.status_code == 201
+    made = rotated.json()
+    assert (made["name"], made["scopes"], made["project"], made["replaced_at"]) == ("ci", ["read"], "math", None)
+    replaced, current = (token for token in admin.get(TOKENS).json() if token["name"] == "ci")
+    assert 0 < replaced["expires_at"] - replaced["replaced_at"] <= 3600
+    assert current["expires_at"] - current["created_at"] == 7 * 86_400
+    for secret in (old, made["secret"]):
+        assert admin.get("/api/v1/runs", headers={"Authorization": f"Bearer {secret}"}).status_code == 200
+    again = admin.post(f"{TOKENS}/ci/rotate", json={"overlap_hours": 0}).json()["secret"]
+    answered = [
+        admin.get("/api/v1/runs", headers={"Authorization": f"Bearer {secret}"}).status_code
+        for secret in (old, made["secret"], again)
+    ]
+    assert answered == [200, 401, 200]
+    assert admin.delete(f"{TOKENS}/ci").status_code == 204
+    assert admin.get("/api/v1/runs", headers={"Authorization": f"Bearer {old}"}).status_code == 401
+
+
+def test_the_last_use_is_shown(admin: httpx.Client) -> None:
+    reader = make_token(admin, "reader", Scope.READ)
+
+    def last_used_at() -> float | None:
+        [token] = [token for token in admin.get(TOKENS).json() if token["name"] == "reader"]
+        return token["last_used_at"]
+
+    assert last_used_at() is None
+    before = time.time()
+    admin.get("/api/v1/runs", headers={"Authorization": f"Bearer {reader}"})
+    assert eventually(last_used_at) >= before
+
+
+def test_a_projects_admin_manages_tokens_of_its_project_only(admin: httpx.Client) -> None:
+    make_token(admin, "other", Scope.READ, project="code")
+    own = make_token(admin, "boss", Scope.ADMIN, project="math")
+    admin.headers["Authorization"] = f"Bearer {own}"
+    assert [token["name"] for token in admin.get(TOKENS).json()] == ["boss"]
+    assert admin.delete(f"{TOKENS}/other").status_code == 404
+    assert admin.post(TOKENS, json={"name": "x", "scopes": ["read"]}).status_code == 403
+    assert admin.post(TOKENS, json={"name": "x", "scopes": ["read"], "project": "code"}).status_code == 403
+    assert admin.post(TOKENS, json={"name": "x", "scopes": ["read"], "project": "math"}).status_code == 201
