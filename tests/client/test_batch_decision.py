@@ -53,28 +53,17 @@ def test_gradients_are_finite_when_mu_of_a_rejected_row_is_nan(tmp_path: Path) -
 def test_clean_changes_rejected_rows_only_and_nothing_in_observe(tmp_path: Path) -> None:
     given = tensors()
     mu, pi = given["rollout_logprobs"], given["logprobs"]
-    cleaned = decide(tmp_path, given).clean(mu, pi)
+    decision = decide(tmp_path, given)
+    cleaned = decision.clean(mu, pi)
     assert torch.equal(cleaned[[0, 3]], mu[[0, 3]])
     assert torch.equal(cleaned[1:3], pi[1:3])
     assert decide(tmp_path, given, mode="observe").clean(mu, pi) is mu
-
-
-def test_clean_keeps_the_dtype_of_mu_and_accepts_numpy_and_lists(tmp_path: Path) -> None:
-    given = tensors()
-    decision = decide(tmp_path, given)
-    half = given["rollout_logprobs"].bfloat16()
-    assert decision.clean(half, given["logprobs"]).dtype == torch.bfloat16
-    arrays = batch(far=(1,), dead=(2,))
-    cleaned = decision.clean(arrays["rollout_logprobs"], arrays["logprobs"])
-    assert np.isfinite(cleaned).all()
-    rows = decision.clean(list(given["rollout_logprobs"]), list(given["logprobs"]))
-    assert torch.equal(torch.stack(rows), decision.clean(given["rollout_logprobs"], given["logprobs"]))
-
-
-def test_clean_with_shapes_that_do_not_fit_returns_mu(tmp_path: Path) -> None:
-    decision = decide(tmp_path, tensors())
-    mu = torch.zeros(3, 6)
-    assert decision.clean(mu, torch.zeros(3, 6)) is mu
+    # The dtype of mu stays, arrays and lists of rows are cleaned alike, and what does not fit is returned.
+    assert decision.clean(mu.bfloat16(), pi).dtype == torch.bfloat16
+    assert decision.clean(mu.numpy(), pi.numpy()).tolist() == cleaned.tolist()
+    assert torch.equal(torch.stack(decision.clean(list(mu), list(pi))), cleaned)
+    misfit = torch.zeros(3, 6)
+    assert decision.clean(misfit, misfit.clone()) is misfit
 
 
 KINDS: dict[str, Callable[[np.ndarray], Any]] = {

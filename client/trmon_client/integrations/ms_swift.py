@@ -22,6 +22,7 @@ from trmon_client.integrations.framework_runs import (
     hook_fitting,
     newest_step,
     pausing_hook,
+    report,
     report_numbers,
     warn_once,
 )
@@ -90,8 +91,8 @@ class SwiftHooks:
 
     def _postprocess(self, postprocess: Hook, samples: Any, batches: Any) -> Any:
         done = postprocess(samples, batches)
-        if (monitor := self.monitor) is not None and self._trainer.model.training:
-            monitor.error_guard.guard(lambda: self._report(monitor, samples, batches), otherwise=None)
+        if self._trainer.model.training:
+            report(self.monitor, lambda known: self._report(known, samples, batches))
         return done
 
     def _report(self, monitor: Monitor, samples: Sequence[Any], batches: Sequence[Any]) -> None:

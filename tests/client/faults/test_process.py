@@ -45,12 +45,6 @@ def test_a_process_ends_as_without_trmon_and_spools_what_a_hanging_service_holds
     assert steps(spooled(tmp_path)) == ALL_STEPS
 
 
-def test_os_exit_waits_for_nothing(untouched_process: str, run_trainer: RunTrainer) -> None:
-    with HostileServer(never_answer) as server:
-        done = run_trainer(TRAIN + "os._exit(4)", url=server.url)
-    done.assert_untouched(untouched_process, code=4)
-
-
 def work(monitor: Monitor) -> None:
     """Log as a spawned process."""
     monitor.log_scalars(1, {"child": 1.0})
