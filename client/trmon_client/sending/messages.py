@@ -61,17 +61,15 @@ def _single_number(tensor: Any) -> Any:
         return None
     number = tensor.detach()
     if callable(getattr(number, "full_tensor", None)):
-        number = _full_tensor(number)
-    if number is None or number.is_meta:
+        # Gathering a sharded tensor would take a collective.
+        if not all(placement.is_replicate() for placement in number.placements):
+            return None
+        number = number.to_local()
+    if number.is_meta:
         return None
     number = number.reshape(())
     # numpy lacks torch's short floats, such as bfloat16.
     return number.float() if number.is_floating_point() and number.itemsize < 4 else number
-
-
-def _full_tensor(tensor: Any) -> Any | None:
-    """Return a replicated tensor; None for a sharded one: gathering it would take a collective."""
-    return tensor.to_local() if all(placement.is_replicate() for placement in tensor.placements) else None
 
 
 def _number(value: Any) -> float | None:
