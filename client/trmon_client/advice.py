@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from trmon_client.batch_decision import BatchDecision
+from trmon_client.config.settings import initialized_distributed
 from trmon_client.error_guard import ErrorGuard
 
 if TYPE_CHECKING:
@@ -153,40 +154,41 @@ def _factor(value: Any) -> float:
 
 def _broadcast(wanted: list[float], optimizer: Any, process_group: Any) -> list[float]:
     """Return the numbers of the group's first rank."""
-    import torch
-    from torch import distributed
-
-    if not (distributed.is_available() and distributed.is_initialized()):
+    if (distributed := initialized_distributed()) is None:
         return wanted
-    device = _common_device(optimizer, distributed.group.WORLD if process_group is None else process_group)
+    import torch
+
+    device, first = _device_and_first_rank(distributed, optimizer, process_group)
     numbers = torch.tensor(wanted, dtype=torch.float64, device=device)
-    first = 0 if process_group is None else distributed.get_global_rank(process_group, 0)
     distributed.broadcast(numbers, src=first, group=process_group)
-    return [float(number) for number in numbers.tolist()]
+    agreed: list[float] = numbers.tolist()
+    return agreed
 
 
 def _broadcast_object(value: Any, process_group: Any) -> Any:
     """Return the value of the group's first rank, of plain types."""
-    from torch import distributed
-
-    if not (distributed.is_available() and distributed.is_initialized()):
+    if (distributed := initialized_distributed()) is None:
         return value
-    device = _common_device(None, distributed.group.WORLD if process_group is None else process_group)
-    values, first = [value], 0 if process_group is None else distributed.get_global_rank(process_group, 0)
+    values, (device, first) = [value], _device_and_first_rank(distributed, None, process_group)
     distributed.broadcast_object_list(values, src=first, group=process_group, device=device)
     return values[0]
 
 
-def _common_device(optimizer: Any, group: Any) -> Any:
-    """Return a device type that every rank of the group can use; an optimizer may have no parameters on this rank."""
+def _device_and_first_rank(distributed: Any, optimizer: Any, process_group: Any) -> tuple[Any, int]:
+    """Return a device that every rank of the group can use, and the group's first rank.
+
+    An optimizer may have no parameters on this rank.
+    """
     import torch
 
+    group = distributed.group.WORLD if process_group is None else process_group
+    first = 0 if process_group is None else distributed.get_global_rank(process_group, 0)
     backends = [device.type for device in group._device_types]
     if "cpu" in backends or not backends:
-        return torch.device("cpu")
+        return torch.device("cpu"), first
     groups = getattr(optimizer, "param_groups", ())
     devices = (parameter.device for group in groups for parameter in group.get("params", ()))
-    return next((device for device in devices if device.type in backends), torch.device(backends[0]))
+    return next((device for device in devices if device.type in backends), torch.device(backends[0])), first
 
 
 def _apply(optimizer: Any, scale: _Scale) -> float:

@@ -21,7 +21,6 @@ from trmon_client.core.policies.policy import Policy
 from trmon_client.core.policies.token_decision import TokenDecision
 from trmon_client.core.signals import batch_signals
 from trmon_client.error_guard import ErrorGuard
-from trmon_client.logprob_checks import FiniteValues
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +28,8 @@ class DecidedBatch:
     """Everything that is computed from the arrays of one call: the statistics and the decision."""
 
     inputs: CheckedInputs
-    finite: FiniteValues
+    finite: Mapping[str, Any]
+    """See `GivenPolicies.select`."""
     ranges: Mapping[str, Array]
     """See `token_ranges`; empty once they have been looked at often enough."""
     columns: Columns
@@ -83,19 +83,13 @@ class TensorSpec:
 
 
 def _first_length(values: list[Any]) -> int:
-    for value in values:
-        length = _length(value)
-        if length is not None:
-            return length
-    return 0
+    lengths = map(_length, values)
+    return next((length for length in lengths if length is not None), 0)
 
 
 def _first_device(values: list[Any]) -> Device:
-    for value in values:
-        row = value[0] if isinstance(value, (list, tuple)) and value else value
-        if is_tensor(row):
-            return row.device
-    return None
+    rows = (value[0] if isinstance(value, (list, tuple)) and value else value for value in values)
+    return next((row.device for row in rows if is_tensor(row)), None)
 
 
 def _length(value: Any) -> int | None:
@@ -243,18 +237,16 @@ class BatchDecision:
 
         Computed when this or `weights` is first read. None where the arguments of `log_batch` are no batch.
         """
-        found = self._token_mask
-        return None if found is None else found[0]
+        return self._token_mask[0]
 
     @property
     def weights(self) -> Any | None:
         """Each token's weight in the loss, float32: 0 where `token_mask` is false, 1 in observe and without rules."""
-        found = self._token_mask
-        return None if found is None else found[1]
+        return self._token_mask[1]
 
     @cached_property
-    def _token_mask(self) -> tuple[Any, Any] | None:
-        return self.error_guard.guard(self._read_token_mask, otherwise=None)
+    def _token_mask(self) -> tuple[Any | None, Any | None]:
+        return self.error_guard.guard(self._read_token_mask, otherwise=(None, None))
 
     def _read_token_mask(self) -> tuple[Any, Any]:
         """Return mask, bool, and weights, float32, 0 where the mask is false, in the layout of the log-probs."""

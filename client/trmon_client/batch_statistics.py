@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
 
@@ -14,42 +13,27 @@ from trmon_client.core.inputs.checked_inputs import CheckedInputs, valid_tokens
 from trmon_client.core.kernel_launches import StillCompiling, compiling_elsewhere
 from trmon_client.core.statistics import columns_of_inputs
 
+LOGITS = ("rollout_logits", "logits", "old_logits")
 REQUESTS = ("tv", "sum_pi_squared")
 """The columns of exact divergences that are computed on request."""
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class GivenLogits:
-    """The arguments of `log_batch` that give divergences, unchecked."""
-
-    rollout_logits: Any = None
-    logits: Any = None
-    old_logits: Any = None
-    rollout_topk: tuple[Any, Any] | None = None
-    divergences: Columns | None = None
-    tv: bool = False
-    sum_pi_squared: bool = False
-
-    @classmethod
-    def of(cls, names: Mapping[str, Any]) -> GivenLogits:
-        """Return the logits among the local names of a function that takes them."""
-        return cls(**{name: names[name] for name in cls.__slots__})
-
-    def by_name(self) -> dict[str, Any]:
-        """Return what is given."""
-        values = ((name, getattr(self, name)) for name in self.__slots__)
-        return {name: value for name, value in values if value is not None and value is not False}
+def given_logits(names: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what gives divergences, unchecked, among the local names of a function with these arguments."""
+    values = {name: names[name] for name in (*LOGITS, "rollout_topk", "divergences", *REQUESTS)}
+    return {name: value for name, value in values.items() if value is not None and value is not False}
 
 
 def attach_divergences(
-    columns: Columns, *, inputs: CheckedInputs, logits: GivenLogits, backend: Backend = "blocks"
+    columns: Columns, *, inputs: CheckedInputs, logits: Mapping[str, Any], backend: Backend = "blocks"
 ) -> Columns:
     """Return the columns with the divergences that the given logits allow; unchanged without logits.
 
-    Args: inputs: the arguments that the columns were reduced from; backend: of exact divergences.
+    Args: inputs: the arguments that the columns were reduced from; logits: `given_logits`; backend: of exact
+    divergences.
     Errors: ValueError naming the argument that is missing or wrong.
     """
-    given = logits.by_name()
+    given = dict(logits)
     requests = {name: given.pop(name) for name in REQUESTS if name in given}
     if requests and "rollout_logits" not in given:
         raise ValueError(f"{next(iter(requests))} needs rollout_logits and the trainer's logits")
@@ -59,7 +43,7 @@ def attach_divergences(
         return _with_computed(columns, given)
     if inputs.layout.is_packed:
         raise ValueError(f"{next(iter(given))} cannot be given with cu_seqlens; expected [B, T] log-probs with logits")
-    sides: dict[str, Any] = {name: given[name] for name in ("logits", "old_logits") if name in given}
+    sides: dict[str, Any] = {name: given[name] for name in LOGITS[1:] if name in given}
     mask = valid_tokens(inputs)
     if "rollout_logits" in given:
         found = exact(rollout_logits=given["rollout_logits"], **sides, mask=mask, backend=backend, **requests)
@@ -112,15 +96,16 @@ class BatchStatistics:
         self._uses_kernels = triton if triton is not None else TRITON_BY_DEFAULT and find_spec("triton") is not None
         self._warn = warn
 
-    def of(self, inputs: CheckedInputs, *, logits: GivenLogits) -> Columns:
-        """Return the columns of a batch, with the divergences that its logits allow.
+    def of(self, inputs: CheckedInputs, *, logits: Mapping[str, Any]) -> Columns:
+        """Return the columns of a batch, with the divergences that its logits allow. Args: logits: `given_logits`.
 
         Errors: ValueError naming the argument that is missing or wrong.
         """
         columns = self._reduced(lambda backend: columns_of_inputs(inputs, backend=backend), [inputs.mask])
-        sides = [one for one in (logits.rollout_logits, logits.logits, logits.old_logits) if one is not None]
+        sides = [logits[name] for name in LOGITS if name in logits]
         # What the kernel of divergences lacks: sums of squares, other devices, float64 and float8.
-        is_taken = not logits.sum_pi_squared and all(_is_on_cuda(one) and one.itemsize in (2, 4) for one in sides)
+        is_known = all(_is_on_cuda(one) and one.itemsize in (2, 4) for one in sides)
+        is_taken = is_known and not logits.get("sum_pi_squared")
         return self._reduced(
             lambda backend: attach_divergences(columns, inputs=inputs, logits=logits, backend=backend),
             sides if is_taken else [],

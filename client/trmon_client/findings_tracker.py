@@ -7,7 +7,7 @@ import threading
 from collections import deque
 from collections.abc import Mapping
 from importlib import import_module
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 from trmon_client.error_guard import ErrorGuard
 
@@ -17,16 +17,6 @@ LEVELS = {"warn": 1.0, "page": 2.0}
 """The value of a gauge by the severity of its finding; 0 once it is over."""
 PAGE = "page"
 MAX_WAITING = 256
-
-
-class Tracker(Protocol):
-    """A run of a tracker."""
-
-    def log(self, gauges: Mapping[str, float], step: int) -> None:
-        """Write the gauges of a judged step."""
-
-    def alert(self, title: str, text: str) -> None:
-        """Tell people of a page, if the tracker can."""
 
 
 class _Wandb:
@@ -68,6 +58,10 @@ class _TensorBoard:
     def alert(self, title: str, text: str) -> None:
         self._writer.add_text(f"{GAUGE}page", f"{title}\n\n{text}", self._step)
         self._writer.flush()
+
+
+Tracker: TypeAlias = _Wandb | _MLflow | _TensorBoard
+"""A run of a tracker: `log` writes the gauges of a judged step, `alert` tells people of a page, if the tracker can."""
 
 
 def find_tracker(name: str) -> Tracker | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -23,35 +23,6 @@ ROWS_AT_FIRST = 8
 """Rows of the first piece that is searched for a finite value; later pieces are larger."""
 
 
-@dataclass(frozen=True, slots=True)
-class FiniteValues:
-    """Whether log-probs have a finite value at a token that counts, by argument name, and whether any token counts.
-
-    Booleans, or 0-d tensors on the device of the inputs.
-    """
-
-    by_argument: Mapping[str, Any]
-    any_token: Any
-
-    @classmethod
-    def of(cls, inputs: CheckedInputs, names: list[str]) -> FiniteValues:
-        """Return what the inputs hold, without waiting for a device."""
-        found = {name: _has_finite(inputs.logprobs[name], inputs.mask) for name in names}
-        return cls(found, inputs.mask.any() if names else False)
-
-    @property
-    def arrays(self) -> list[Any]:
-        """The values in order, for one transfer."""
-        return [*self.by_argument.values(), self.any_token]
-
-    def with_arrays(self, arrays: list[Any]) -> FiniteValues:
-        """Return the values that a transfer brought."""
-        return FiniteValues(dict(zip(self.by_argument, arrays, strict=False)), arrays[-1])
-
-
-NO_VALUES = FiniteValues({}, False)
-
-
 class GivenPolicies:
     """Drops arguments that have never held a finite value; once one has, its NaN are invalid log-probs.
 
@@ -67,24 +38,29 @@ class GivenPolicies:
         # Reentrant: a signal handler may call in the middle of a call.
         self._lock = threading.RLock()
 
-    def select(self, inputs: CheckedInputs) -> tuple[CheckedInputs, FiniteValues]:
-        """Return the inputs without the arguments that are not given, and the values to `learn` from later."""
+    def select(self, inputs: CheckedInputs) -> tuple[CheckedInputs, dict[str, Any]]:
+        """Return the inputs without the arguments that are not given, and finite values to `learn` from later.
+
+        By the name of an argument that was never given, whether it has a finite value at a token that counts, and for
+        `mask` whether any token counts: 0-d tensors on the device of the inputs. Nothing for inputs on the host.
+        """
         unseen = [name for name in inputs.logprobs if name not in self._seen]
-        values = FiniteValues.of(inputs, unseen)
+        values = {name: _has_finite(inputs.logprobs[name], inputs.mask) for name in unseen}
+        if values:
+            values["mask"] = inputs.mask.any()
         if not is_tensor(inputs.mask):
             self.learn(values)
-            values = NO_VALUES
+            values = {}
         if self._absent.isdisjoint(inputs.logprobs):
             return inputs, values
         given = {name: array for name, array in inputs.logprobs.items() if name not in self._absent}
         return replace(inputs, logprobs=given), values
 
-    def learn(self, values: FiniteValues) -> None:
-        """Note which arguments are given. Args: values: on the host."""
-        if not values.by_argument:
-            return
-        finite = {name for name, is_finite in values.by_argument.items() if is_finite}
-        absent = values.by_argument.keys() - finite if values.any_token else set()
+    def learn(self, values: Mapping[str, Any]) -> None:
+        """Note which arguments are given. Args: values: of `select`, on the host."""
+        finite = {name for name, is_finite in values.items() if is_finite}
+        # Without a token that counts, nothing is known of any argument.
+        absent = values.keys() - finite if "mask" in finite else set()
         with self._lock:
             self._seen |= finite
             self._absent = (self._absent | absent) - self._seen

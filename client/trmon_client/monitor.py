@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from trmon_client.active_policies import AdviceCache
 from trmon_client.batch_decision import BatchDecision
-from trmon_client.batch_statistics import GivenLogits
+from trmon_client.batch_statistics import given_logits
 from trmon_client.config.settings import ClientSettings, Mode, OnIncident, resolve_settings
 from trmon_client.core.columns import Columns
 from trmon_client.core.inputs.checked_inputs import GivenBatch
@@ -132,7 +132,7 @@ class Monitor:
             texts [B]: kept by the recorder, as token_ids are, where `record_texts` and `record_dir` ask for it.
         Errors: ValueError on the first call only, naming the argument and what was expected.
         """
-        tensors, logits = GivenBatch.of(locals()), GivenLogits.of(locals())
+        tensors, logits = GivenBatch.of(locals()), given_logits(locals())
         session = self._current_session()
         if self.settings.mode is Mode.OFF:
             return BatchDecision.neutral(tensors, error_guard=session.error_guard)

@@ -10,6 +10,7 @@ import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -125,14 +126,9 @@ class RecordingFolder:
         return target
 
     def _fitting(self, calls: Sequence[HeldCall]) -> list[HeldCall]:
-        kept: list[HeldCall] = []
-        left = self.disk_bytes
-        for call in reversed(calls):
-            left -= _size_on_disk(call)
-            if left < 0:
-                break
-            kept.append(call)
-        return kept[::-1]
+        sizes = accumulate(_size_on_disk(call) for call in reversed(calls))
+        n_fitting = sum(size <= self.disk_bytes for size in sizes)
+        return [*calls[len(calls) - n_fitting :]]
 
     def _make_room(self, size_bytes: int) -> None:
         """Delete the oldest recordings of this rank, and those that a dead process has not finished."""

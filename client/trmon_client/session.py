@@ -14,7 +14,7 @@ from typing import Any
 
 from trmon_client.active_policies import ActivePolicies, AdviceCache, TrainerAdvice
 from trmon_client.batch_decision import BatchDecision, CountedTokens, DecidedBatch, TensorSpec
-from trmon_client.batch_statistics import BatchStatistics, GivenLogits
+from trmon_client.batch_statistics import BatchStatistics
 from trmon_client.config.settings import ClientSettings, Mode, launch_id
 from trmon_client.core import wire
 from trmon_client.core.column_schema import PAIRS
@@ -110,7 +110,7 @@ class LoggedBatch:
     update: Any
     chunks: Any
     tensors: GivenBatch
-    logits: GivenLogits = field(default_factory=GivenLogits)
+    logits: Mapping[str, Any] = field(default_factory=dict)
     scalars: Mapping[str, Any] | None = None
     texts: Sequence[str] | None = None
 
@@ -137,7 +137,7 @@ class Session:
         self._mistakes = MistakeChecks(self.error_guard)
         self._rejected = RejectedSteps(self.error_guard.warn_once)
         self.advice_cache = AdviceCache(asks_to_save=settings.checkpoint_on_warning)
-        self._saved = messages.SavedPaths()
+        self._saved: dict[int, str] = {}
         name = settings.tracker if not is_fork else None
         self._tracker = None if name is None else FindingsTracker(name, self.error_guard)
         # Reentrant: a signal handler may call in the middle of a call.

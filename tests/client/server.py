@@ -133,6 +133,11 @@ class Peer(LoopbackServer):
                 (type(message).__name__, getattr(message, "step", None)) for message in self.messages
             ]
 
+    def wait_for(self, kind: type, *, n: int = 1) -> list[Any]:
+        """Wait until n messages of a kind have been acknowledged, and return all of them."""
+        self.wait_until(lambda peer: len(peer.of(kind)) >= n)
+        return self.of(kind)
+
     def of(self, kind: type) -> list[Any]:
         """Return the acknowledged messages of a kind."""
         return [message for message in self.messages if isinstance(message, kind)]

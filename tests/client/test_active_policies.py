@@ -26,9 +26,9 @@ def policies_used(tmp_path: Path, offered: wire.PolicyUpdate, *, steps: int = 3)
         with Monitor(settings(tmp_path, url=peer.url)) as monitor:
             for step in range(steps):
                 monitor.log_batch(step=step, **batch())
-                peer.wait_until(lambda peer, step=step: peer.steps[-1:] == [step])
+                peer.wait_for(wire.Report, n=step + 1)
                 monitor.pause()
-                peer.wait_until(lambda peer, step=step: len(peer.of(wire.Pause)) == step + 1)
+                peer.wait_for(wire.Pause, n=step + 1)
         return [report.policy for report in peer.of(wire.Report)], peer.of(wire.Finish)[0]
 
 
@@ -98,17 +98,6 @@ def test_newer_advice_is_valid_again_and_repeated_advice_is_not() -> None:
     assert advice_cache.at(1) is None
     advice_cache.update(NEWER)
     assert advice_cache.at(2) == NEWER
-
-
-def test_advice_of_an_unreachable_service_expires(tmp_path: Path) -> None:
-    with Peer(acknowledge=lambda _: wire.Ack("stored", advice=ADVICE)) as peer:
-        monitor = Monitor(settings(tmp_path, url=peer.url))
-        for n in (1, 2):
-            monitor.pause()
-            peer.wait_until(lambda peer, n=n: len(peer.of(wire.Pause)) == n)
-    found = [monitor.log_batch(step=step, **batch(1)).advice for step in range(VALID_STEPS + 1)]
-    assert found == [ADVICE] * VALID_STEPS + [None]
-    monitor.close()
 
 
 ASKS, QUIET = {"step": 9, "save_checkpoint": True}, {"step": 10, "save_checkpoint": False}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -140,6 +141,14 @@ def test_invalid_advice_is_counted_and_changes_nothing(advice: dict[str, Any]) -
     assert decision.error_guard.losses.snapshot() == {"internal": 1}
 
 
+@pytest.fixture
+def process_group() -> Iterator[None]:
+    """A process group of this process alone."""
+    torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+    yield
+    torch.distributed.destroy_process_group()
+
+
 def test_an_object_that_is_not_an_optimizer_raises_nothing() -> None:
     assert scale_lr(object(), decided(ADVICE)) == 1.0
 
@@ -196,16 +205,13 @@ def test_rank_0_decides_for_all_also_where_a_rank_fails_or_has_no_parameters(tmp
     assert told[1][-n_without_parameters:] == ["0.125 {}", "0.25 {}", "0.125 {}"]
 
 
-def test_without_agreement_earlier_cuts_stay(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("process_group")
+def test_without_agreement_earlier_cuts_stay() -> None:
     optimizer, _ = plain()
     scale_lr(optimizer, decided({**ADVICE, "lr_decay": CUT}))
-    torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
-    try:
-        decision = decided(ADVICE)
-        assert scale_lr(optimizer, decision, process_group=object()) == 0.5
-        assert decision.error_guard.losses.snapshot() == {"internal": 1}
-    finally:
-        torch.distributed.destroy_process_group()
+    decision = decided(ADVICE)
+    assert scale_lr(optimizer, decision, process_group=object()) == 0.5
+    assert decision.error_guard.losses.snapshot() == {"internal": 1}
 
 
 @pytest.mark.parametrize(
@@ -255,12 +261,9 @@ def test_a_checkpoint_and_an_incident_are_agreed_on_before_any_rank_acts(tmp_pat
     assert told[0] == told[1] == ["0 False None", "1 True drift", "2 False None"]
 
 
+@pytest.mark.usefixtures("process_group")
 def test_without_agreement_nothing_is_asked(tmp_path: Path) -> None:
     monitor = Monitor(settings(tmp_path, checkpoint_on_warning=True))
     monitor.advice_cache.update({"step": 1, "save_checkpoint": True, "incident": {"opened_step": 1}})
-    torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
-    try:
-        assert requests_at_step(monitor, process_group=object()) == StepRequests()
-        assert monitor.error_guard.losses.snapshot() == {"internal": 1}
-    finally:
-        torch.distributed.destroy_process_group()
+    assert requests_at_step(monitor, process_group=object()) == StepRequests()
+    assert monitor.error_guard.losses.snapshot() == {"internal": 1}

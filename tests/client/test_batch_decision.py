@@ -45,7 +45,6 @@ def test_gradients_are_finite_when_mu_of_a_rejected_row_is_nan(tmp_path: Path) -
     assert decision.mask.tolist() == MASK
 
     loss(decision, decision.clean(mu, pi), pi).backward()
-    assert pi.grad is not None
     assert pi.grad.isfinite().all()
     assert (pi.grad[1:3] == 0).all()
     assert (pi.grad[[0, 3]] != 0).all()
@@ -54,28 +53,17 @@ def test_gradients_are_finite_when_mu_of_a_rejected_row_is_nan(tmp_path: Path) -
 def test_clean_changes_rejected_rows_only_and_nothing_in_observe(tmp_path: Path) -> None:
     given = tensors()
     mu, pi = given["rollout_logprobs"], given["logprobs"]
-    cleaned = decide(tmp_path, given).clean(mu, pi)
+    decision = decide(tmp_path, given)
+    cleaned = decision.clean(mu, pi)
     assert torch.equal(cleaned[[0, 3]], mu[[0, 3]])
     assert torch.equal(cleaned[1:3], pi[1:3])
     assert decide(tmp_path, given, mode="observe").clean(mu, pi) is mu
-
-
-def test_clean_keeps_the_dtype_of_mu_and_accepts_numpy_and_lists(tmp_path: Path) -> None:
-    given = tensors()
-    decision = decide(tmp_path, given)
-    half = given["rollout_logprobs"].bfloat16()
-    assert decision.clean(half, given["logprobs"]).dtype == torch.bfloat16
-    arrays = batch(far=(1,), dead=(2,))
-    cleaned = decision.clean(arrays["rollout_logprobs"], arrays["logprobs"])
-    assert np.isfinite(cleaned).all()
-    rows = decision.clean(list(given["rollout_logprobs"]), list(given["logprobs"]))
-    assert torch.equal(torch.stack(rows), decision.clean(given["rollout_logprobs"], given["logprobs"]))
-
-
-def test_clean_with_shapes_that_do_not_fit_returns_mu(tmp_path: Path) -> None:
-    decision = decide(tmp_path, tensors())
-    mu = torch.zeros(3, 6)
-    assert decision.clean(mu, torch.zeros(3, 6)) is mu
+    # The dtype of mu stays, arrays and lists of rows are cleaned alike, and what does not fit is returned.
+    assert decision.clean(mu.bfloat16(), pi).dtype == torch.bfloat16
+    assert decision.clean(mu.numpy(), pi.numpy()).tolist() == cleaned.tolist()
+    assert torch.equal(torch.stack(decision.clean(list(mu), list(pi))), cleaned)
+    misfit = torch.zeros(3, 6)
+    assert decision.clean(misfit, misfit.clone()) is misfit
 
 
 KINDS: dict[str, Callable[[np.ndarray], Any]] = {
@@ -104,7 +92,6 @@ def test_masks_and_weights_have_the_kind_and_the_layout_of_the_inputs(
     assert decision.accepted.tolist() == [True, False, False, True]
     assert decision.mask.tolist() == ([True] * 4 if mode == "observe" else [True, False, False, True])
     for found, name in ((decision.token_mask, "bool"), (decision.weights, "float32")):
-        assert found is not None
         assert isinstance(found, list) == isinstance(given["logprobs"], list)
         assert [str(row.dtype).split(".")[-1] for row in found] == [name] * 4
         assert [tuple(row.shape) for row in found] == [(6,)] * 4
@@ -118,8 +105,6 @@ def test_a_token_policy_masks_and_weights_tokens_of_accepted_sequences(tmp_path:
     rows = torch.tensor([True, True, False, True])[:, None]
     expected = rows & (rho >= 0.5) & (rho <= 5.0)
     assert decision.mask.tolist() == rows[:, 0].tolist()
-    assert decision.token_mask is not None
-    assert decision.weights is not None
     assert decision.token_mask.tolist() == expected.tolist()
     assert torch.allclose(decision.weights.double(), torch.where(expected, rho, 0.0), rtol=1e-6)
     assert (decision.token_mask.dtype, decision.weights.dtype) == (torch.bool, torch.float32)
@@ -134,11 +119,8 @@ def test_in_observe_mode_every_token_of_the_trainers_mask_has_weight_1(tmp_path:
     given = batch(far=(1,), dead=(2,))
     given["mask"][0, 3:] = 0
     decision = decide(tmp_path, given, policy="icepop", mode="observe")
-    assert decision.token_mask is not None
     assert decision.token_mask.tolist() == (given["mask"] != 0).tolist()
-    assert decision.weights is not None
     assert decision.weights.tolist() == given["mask"].tolist()
-    assert decision.tokens is not None
     assert not decision.tokens.mask[2].any()
 
 
@@ -147,7 +129,6 @@ def test_the_trainer_may_change_token_masks(tmp_path: Path, convert: Callable[[n
     given = {name: convert(array) for name, array in batch().items()}
     given["mask"] = given["mask"] != 0
     decision = decide(tmp_path, given, mode="observe")
-    assert decision.token_mask is not None
     decision.token_mask[:] = False
     assert given["mask"].all()
 
@@ -156,9 +137,7 @@ def test_without_token_rules_tokens_of_accepted_sequences_have_weight_1(tmp_path
     """A trainer that weights its loss keeps working when the service changes the policy."""
     decision = decide(tmp_path, tensors())
     assert decision.tokens is None
-    assert decision.token_mask is not None
     assert decision.token_mask.tolist() == [[accepted] * 6 for accepted in MASK]
-    assert decision.weights is not None
     assert decision.weights.tolist() == decision.token_mask.double().tolist()
 
 
@@ -177,9 +156,7 @@ def test_packed_input_is_decided_cleaned_and_weighted(tmp_path: Path, convert: C
     assert decision.mask.tolist() == [True, False, False]
     cleaned = decision.clean(given["rollout_logprobs"], given["logprobs"])
     assert cleaned.tolist() == [*given["rollout_logprobs"][:6].tolist(), *given["logprobs"][6:].tolist()]
-    assert decision.token_mask is not None
     assert decision.token_mask.tolist() == [True] * 6 + [False] * 6
-    assert decision.weights is not None
     assert (decision.weights > 0).tolist() == decision.token_mask.tolist()
     assert isinstance(decision.weights, type(given["logprobs"]))
 
@@ -200,8 +177,6 @@ def test_a_soft_policy_weights_sequences_and_masks_only_what_has_no_weight(tmp_p
     assert decision.mask.tolist() == MASK == decision.accepted.tolist()
     assert decision.is_soft
     assert decision.sequence_weights.tolist() == pytest.approx(expected, rel=1e-6)
-    assert decision.weights is not None
-    assert decision.token_mask is not None
     assert decision.weights[:, 0].tolist() == decision.sequence_weights.tolist()
     assert decision.token_mask.all(-1).tolist() == [True, True, False, True]
     assert (decision.weights.dtype, decision.sequence_weights.dtype) == (torch.float32, torch.float32)
@@ -215,7 +190,6 @@ def test_a_soft_policy_scales_the_gradients_and_keeps_those_of_invalid_rows_fini
     assert torch.equal(cleaned[[0, 1, 3]], mu[[0, 1, 3]])
     per_token = -(pi - cleaned).exp()
     torch.where(decision.token_mask, per_token * decision.weights, 0).sum().backward()  # type: ignore[arg-type]
-    assert pi.grad is not None
     assert (pi.grad[2] == 0).all()
     expected = -(pi - mu).exp().detach()[1] * decision.sequence_weights[1]
     torch.testing.assert_close(pi.grad[1], expected)
@@ -226,7 +200,6 @@ def test_sequence_weights_are_1_in_observe_mode(tmp_path: Path, policy: Any) -> 
     decision = decide(tmp_path, tensors(), mode="observe", policy=policy)
     assert decision.sequence_weights.tolist() == [1.0] * 4
     assert not decision.is_soft
-    assert decision.weights is not None
     assert (decision.weights == 1).all()
 
 

@@ -38,7 +38,6 @@ def test_the_pairs_of_a_policy_without_a_finite_value_are_absent(
     with Monitor(settings(tmp_path)) as monitor:
         decisions = [monitor.log_batch(step=step, **three(rollout_logprobs=np.full((4, 6), kind))) for step in range(3)]
     for decision in decisions:
-        assert decision.columns is not None
         assert decision.columns.pairs == ("staleness",)
         assert decision.columns["n_invalid"].tolist() == [0] * 4
         assert decision.mask_rate == 0.0
@@ -52,7 +51,6 @@ def test_a_policy_is_given_from_its_first_finite_value_on_and_then_its_nan_are_i
         one[3, 5] = -1.0
         decision = monitor.log_batch(step=1, **three(rollout_logprobs=one))
         later = monitor.log_batch(step=2, **three(rollout_logprobs=NAN))
-    assert decision.columns is not None
     assert decision.columns.pairs == ("mismatch", "staleness", "total")
     assert decision.columns["n_invalid"].tolist() == [6, 6, 6, 5]
     assert later.reasons == ["invalid_logprobs"] * 4
@@ -82,12 +80,11 @@ def test_on_a_device_a_policy_is_absent_once_an_earlier_call_has_been_read() -> 
     inputs = on_a_device(check_inputs(**three(rollout_logprobs=NAN)))
     first, values = given.select(inputs)
     assert set(first.logprobs) == {"rollout_logprobs", "old_logprobs", "logprobs"}
-    given.learn(values.with_arrays([array.numpy() for array in values.arrays]))
+    given.learn({name: value.numpy() for name, value in values.items()})
     second, again = given.select(inputs)
     assert set(second.logprobs) == {"old_logprobs", "logprobs"}
-    assert set(again.by_argument) == {"rollout_logprobs"}, "known policies need no further look"
-    _, values = given.select(on_a_device(check_inputs(**three())))
-    given.learn(values.with_arrays([array.numpy() for array in values.arrays]))
+    assert set(again) == {"rollout_logprobs", "mask"}, "known policies need no further look"
+    given.learn(given.select(on_a_device(check_inputs(**three())))[1])
     assert len(given.select(inputs)[0].logprobs) == 3
 
 
@@ -104,7 +101,6 @@ def test_without_a_pair_every_sequence_that_is_not_empty_is_accepted(
             decision = monitor.log_batch(step=step, **given, mask=mask, rewards=[1.0, 0.0, 1.0, 0.0])
     assert decision.accepted.tolist() == [True, True, False, True]
     assert (decision.mask_rate, decision.signals["reward_mean"]) == (0.0, pytest.approx(1 / 3))
-    assert decision.weights is not None
     assert decision.weights.sum() == 18
     (said,) = [line for line in capsys.readouterr().err.splitlines() if "nothing to compare" in line]
     assert f"policy {policy} does not apply" in said
@@ -155,34 +151,28 @@ def of_tokens(*, temperature: float = 1.0) -> np.ndarray:
 
 LN2, LN10 = np.log(2), np.log(10)
 OF_BOTH = {
-    "log-probs": (lambda logp: (logp - 1e-3, logp), ""),
-    "another temperature": (lambda logp: (of_tokens(temperature=LN2), logp), ""),
-    "negated": (lambda logp: (-logp, logp), f"no value below 0 in rollout_logprobs=: {SIGN.title}. {SIGN.fix}"),
-    "both negated": (
-        lambda logp: (-logp, -logp),
-        f"no value below 0 in rollout_logprobs= and old_logprobs=: {SIGN.title}. {SIGN.fix}",
-    ),
-    "probabilities": (
-        lambda logp: (logp, np.exp(logp)),
-        f"values from 0 to 1 only in old_logprobs=: {PROBABILITIES.title}. {PROBABILITIES.fix}",
-    ),
-    "mu in log2": (lambda logp: (logp / LN2, logp), f"log2 in rollout_logprobs=: {UNIT.title}. {UNIT.fix}"),
-    "pi_old in log2": (lambda logp: (logp, logp / LN2), f"log2 in old_logprobs=: {UNIT.title}. {UNIT.fix}"),
-    "mu in log10": (lambda logp: (logp / LN10, logp), f"log10 in rollout_logprobs=: {UNIT.title}. {UNIT.fix}"),
-    "pi_old in log10": (lambda logp: (logp, logp / LN10), f"log10 in old_logprobs=: {UNIT.title}. {UNIT.fix}"),
+    "log-probs": (lambda logp: (logp - 1e-3, logp), None, ""),
+    "another temperature": (lambda logp: (of_tokens(temperature=LN2), logp), None, ""),
+    "negated": (lambda logp: (-logp, logp), SIGN, "no value below 0 in rollout_logprobs="),
+    "both negated": (lambda logp: (-logp, -logp), SIGN, "no value below 0 in rollout_logprobs= and old_logprobs="),
+    "probabilities": (lambda logp: (logp, np.exp(logp)), PROBABILITIES, "values from 0 to 1 only in old_logprobs="),
+    "mu in log2": (lambda logp: (logp / LN2, logp), UNIT, "log2 in rollout_logprobs="),
+    "pi_old in log2": (lambda logp: (logp, logp / LN2), UNIT, "log2 in old_logprobs="),
+    "mu in log10": (lambda logp: (logp / LN10, logp), UNIT, "log10 in rollout_logprobs="),
+    "pi_old in log10": (lambda logp: (logp, logp / LN10), UNIT, "log10 in old_logprobs="),
 }
 
 
-@pytest.mark.parametrize(("given", "line"), OF_BOTH.values(), ids=OF_BOTH)
+@pytest.mark.parametrize(("given", "mistake", "what"), OF_BOTH.values(), ids=OF_BOTH)
 def test_a_mistake_is_one_line_of_the_console_with_its_fix(
-    given: Any, line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    given: Any, mistake: LogprobMistake | None, what: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     mu, old = given(of_tokens())
     with Monitor(settings(tmp_path)) as monitor:
         for step in range(4):
             monitor.log_batch(step=step, rollout_logprobs=mu, old_logprobs=old, mask=np.ones(mu.shape))
-    said = capsys.readouterr().err.splitlines()
-    assert [one for one in said if "pairs mismatch" not in one] == ([f"trmon: {line}"] if line else [])
+    said = [line for line in capsys.readouterr().err.splitlines() if "pairs mismatch" not in line]
+    assert said == ([f"trmon: {what}: {mistake.title}. {mistake.fix}"] if mistake else [])
 
 
 def test_the_units_of_small_calls_are_added_up_and_too_few_tokens_tell_nothing() -> None:

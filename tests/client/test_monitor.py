@@ -20,7 +20,6 @@ from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
 
 from tests.client.server import Peer
 from tests.client.trainer import batch, settings, spooled, steps
-from tests.fixtures.waiting import eventually
 from trmon_client.core import wire
 from trmon_client.error_guard import RejectedSteps, WarnOnce
 from trmon_client.monitor import Monitor
@@ -55,40 +54,25 @@ def test_a_run_is_a_start_its_reports_and_a_finish(tmp_path: Path) -> None:
 
 
 def test_a_report_contains_the_decision_and_the_policy(tmp_path: Path) -> None:
-    with Peer() as peer:
-        with Monitor(settings(tmp_path, url=peer.url, policy="trm_max")) as monitor:
-            decision = monitor.log_batch(step=3, update=1, **batch(far=(1,)))
-        (report,) = peer.of(wire.Report)
-        (start,) = peer.of(wire.Start)
-    assert decision.policy is not None
+    with Monitor(settings(tmp_path, policy="trm_max")) as monitor:
+        decision = monitor.log_batch(step=3, update=1, **batch(far=(1,), dead=(2,)))
+    start, report, _ = spooled(tmp_path)
     assert report.policy == decision.policy.hash
     assert start.policy == decision.policy.spec()
-    assert wire.unpack_bits(report.accepted, 4).tolist() == [True, False, True, True]
+    assert wire.unpack_bits(report.accepted, 4).tolist() == decision.accepted.tolist() == [True, False, False, True]
+    assert decision.reasons[1:3] == ["max_binary_kl", "invalid_logprobs"]
+    assert (decision.mask_rate, decision.signals["invalid_fraction"]) == (0.5, 0.25)
 
 
 def test_micro_batches_are_numbered_and_counted(tmp_path: Path) -> None:
-    with Peer() as peer:
-        with Monitor(settings(tmp_path, url=peer.url)) as monitor:
-            for step, update in ((0, None), (0, None), (0, 0), (0, 0), (0, 0), (1, None)):
-                monitor.log_batch(step=step, update=update, **batch())
-        reports, (finish,) = peer.of(wire.Report), peer.of(wire.Finish)
+    with Monitor(settings(tmp_path)) as monitor:
+        for step, update in ((0, None), (0, None), (0, 0), (0, 0), (0, 0), (1, None)):
+            monitor.log_batch(step=step, update=update, **batch())
+    _, *reports, finish = spooled(tmp_path)
     assert [report.chunk for report in reports] == [0, 1, 0, 1, 2, 0]
     stated = [list(report.finished) for report in reports]
     assert stated == [[], [], [wire.ChunkCount(0, None, 2)], [], [], [wire.ChunkCount(0, 0, 3)]]
     assert finish.finished == [wire.ChunkCount(1, None, 1)]
-
-
-@pytest.mark.parametrize("mode", ["observe", "enforce"])
-def test_the_mask_is_all_true_unless_the_policy_is_enforced(tmp_path: Path, mode: str) -> None:
-    monitor = Monitor(settings(tmp_path, mode=mode))
-    decision = monitor.log_batch(step=0, **batch(far=(1,), dead=(2,)))
-    assert decision.mask.tolist() == ([True] * 4 if mode == "observe" else [True, False, False, True])
-    assert decision.accepted.tolist() == [True, False, False, True]
-    assert decision.reasons is not None
-    assert decision.reasons[1:3] == ["max_binary_kl", "invalid_logprobs"]
-    assert decision.mask_rate == 0.5
-    assert decision.signals["invalid_fraction"] == 0.25
-    monitor.close()
 
 
 @pytest.mark.parametrize(("mode", "far", "told"), [("enforce", 4, 1), ("enforce", 3, 0), ("observe", 4, 0)])
@@ -130,7 +114,6 @@ MISTAKES = {
     "log-probs of whole numbers": {"logprobs": np.ones((4, 6), int)},
     "a step below zero": {"step": -1},
     "a step that is no whole number": {"step": 0.5},
-    "no mask": {"mask": None},
     "no chunk": {"chunks": 0},
 }
 
@@ -256,27 +239,26 @@ def test_nested_log_probs_are_refused_once_and_then_get_a_neutral_decision(
 
 def test_tensors_overwritten_after_the_call_are_reported_as_they_were(tmp_path: Path) -> None:
     rewards, norm = torch.ones(4, dtype=torch.float64), torch.tensor(1.0)
-    with Peer() as peer:
-        with Monitor(settings(tmp_path, url=peer.url, mode="enforce")) as monitor:
-            decision = monitor.log_batch(step=0, **batch(), rewards=rewards, scalars={"norm": norm})
-            for tensor in (rewards, norm):
-                tensor.zero_()
-            decision.mask[:] = False
-        (report,) = peer.of(wire.Report)
+    with Monitor(settings(tmp_path, mode="enforce")) as monitor:
+        decision = monitor.log_batch(step=0, **batch(), rewards=rewards, scalars={"norm": norm})
+        for tensor in (rewards, norm):
+            tensor.zero_()
+        decision.mask[:] = False
+    _, report, _ = spooled(tmp_path)
     assert wire.unpack_columns(report)["reward"].tolist() == [1.0] * 4
     assert report.scalars == {"norm": 1.0}
     assert wire.unpack_bits(report.accepted, 4).all()
 
 
-def test_calls_after_close_send_nothing_and_are_counted_and_said_once(
+def test_calls_after_close_decide_but_send_nothing_and_are_counted_and_said_once(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monitor = Monitor(settings(tmp_path))
-    monitor.log_batch(step=0, **batch())
+    monitor = Monitor(settings(tmp_path, mode="enforce", policy="trm_max"))
+    before = monitor.log_batch(step=0, **batch(far=(1,))).mask.tolist()
     monitor.close()
     n_spooled = len(spooled(tmp_path))
     capsys.readouterr()
-    assert monitor.log_batch(step=1, **batch()).mask.all()
+    assert monitor.log_batch(step=1, **batch(far=(1,))).mask.tolist() == before == [True, False, True, True]
     monitor.log_scalars(1, {"lr": 1.0})
     monitor.log({"lr": 1.0})
     monitor.pause("evaluation")
@@ -284,13 +266,6 @@ def test_calls_after_close_send_nothing_and_are_counted_and_said_once(
     assert len(spooled(tmp_path)) == n_spooled
     assert monitor.error_guard.losses.snapshot() == {"closed": 4}
     assert re.fullmatch(r"trmon: log_batch is called after close\(\), .* by the last policy\n", capsys.readouterr().err)
-
-
-def test_an_enforced_policy_decides_after_close_too(tmp_path: Path) -> None:
-    monitor = Monitor(settings(tmp_path, mode="enforce", policy="trm_max"))
-    before = monitor.log_batch(step=0, **batch(far=(1,))).mask.tolist()
-    monitor.close()
-    assert monitor.log_batch(step=1, **batch(far=(1,))).mask.tolist() == before == [True, False, True, True]
 
 
 def test_a_run_that_never_logged_sends_nothing_unless_it_crashes(tmp_path: Path) -> None:
@@ -335,15 +310,13 @@ def test_the_end_of_the_with_block_decides_the_outcome_of_the_run(
 def test_the_first_report_prints_one_line_of_what_it_contains_and_lacks(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with Peer() as peer:
-        with Monitor(settings(tmp_path, url=peer.url)) as monitor:
-            for step in range(3):
-                monitor.log_batch(step=step, **batch(), rewards=np.ones(4))
-        url = peer.url
+    with Peer() as peer, Monitor(settings(tmp_path, url=peer.url)) as monitor:
+        for step in range(3):
+            monitor.log_batch(step=step, **batch(), rewards=np.ones(4))
     (line,) = capsys.readouterr().err.splitlines()
     assert line == (
         "trmon: math/grpo step 0; pairs total; mode observe, policy trm_auto; "
-        f"missing: old_logprobs= advantages= group_ids= versions=; {url}/runs/math/grpo"
+        f"missing: old_logprobs= advantages= group_ids= versions=; {peer.url}/runs/math/grpo"
     )
 
 
@@ -376,9 +349,9 @@ def test_advice_reaches_rank_zero_only(tmp_path: Path) -> None:
         for rank, expected in ((0, {"lr_scale": 0.5}), (1, None)):
             with Monitor(settings(tmp_path, url=peer.url, rank=rank, world_size=2)) as monitor:
                 monitor.log_batch(step=0, **batch())
-                peer.wait_until(lambda peer, rank=rank: [m.rank for m in peer.of(wire.Report)].count(rank) == 1)
+                peer.wait_for(wire.Report, n=2 * rank + 1)
                 monitor.pause()
-                peer.wait_until(lambda peer, rank=rank: [m.rank for m in peer.of(wire.Pause)].count(rank) == 1)
+                peer.wait_for(wire.Pause, n=rank + 1)
                 assert monitor.log_batch(step=1, **batch()).advice == expected
 
 
@@ -393,18 +366,6 @@ def test_a_step_that_goes_back_is_said_once_and_travels_with_later_messages(
     assert "step 4 after step 6" in said[0]
     finish = spooled(tmp_path)[-1]
     assert "step 4 after step 6" in finish.losses.warnings["step_went_back"]
-
-
-def test_probabilities_in_place_of_log_probs_are_said_once_and_travel_with_later_messages(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    given = batch()
-    given["rollout_logprobs"] = np.exp(given["rollout_logprobs"])
-    with Monitor(settings(tmp_path)) as monitor:
-        for step in range(3):
-            monitor.log_batch(step=step, **given)
-    assert capsys.readouterr().err.count("values from 0 to 1 only in rollout_logprobs=") == 1
-    assert list(spooled(tmp_path)[-1].losses.warnings) == ["probabilities"]
 
 
 def test_a_call_that_fails_after_the_first_is_said_on_the_run(
@@ -444,18 +405,17 @@ def test_a_copy_of_the_trainer_shares_the_monitor_and_a_checkpoint_has_no_token(
 
 def test_a_checkpoint_is_reported_with_its_path_and_with_those_that_are_gone(tmp_path: Path) -> None:
     folders = [tmp_path / f"checkpoint-{step}" for step in (2, 4, 6)]
-    with Peer() as peer:
-        with Monitor(settings(tmp_path, url=peer.url, token="hush-hush-hush")) as monitor:
-            for step, folder in zip((2, 4, 6), folders, strict=True):
-                folder.mkdir()
-                monitor.checkpoint(step, folder)
-                eventually(lambda: len(peer.of(wire.Pause)), lambda n, step=step: n == step // 2)
-                if step == 4:
-                    folders[0].rmdir()
-            monitor.checkpoint(8, "s3://runs/8?token=hush-hush-hush")
-            monitor.checkpoint(10, "s3://runs/10")
-        told = [pause.checkpoint for pause in peer.of(wire.Pause)]
-        (finish,) = peer.of(wire.Finish)
+    with Peer() as peer, Monitor(settings(tmp_path, url=peer.url, token="hush-hush-hush")) as monitor:
+        for step, folder in zip((2, 4, 6), folders, strict=True):
+            folder.mkdir()
+            monitor.checkpoint(step, folder)
+            peer.wait_for(wire.Pause, n=step // 2)
+            if step == 4:
+                folders[0].rmdir()
+        monitor.checkpoint(8, "s3://runs/8?token=hush-hush-hush")
+        monitor.checkpoint(10, "s3://runs/10")
+    told = [pause.checkpoint for pause in peer.of(wire.Pause)]
+    (finish,) = peer.of(wire.Finish)
     assert [(one.step, one.deleted) for one in told] == [(2, []), (4, []), (6, [2]), (8, []), (10, [])]
     assert [one.path for one in told[:3]] == [str(folder) for folder in folders]
     assert [one.path for one in told[3:]] == ["s3://runs/8?token=***", "s3://runs/10"]
@@ -467,15 +427,12 @@ def test_a_path_that_is_saved_over_names_the_newest_step_and_a_relative_one_is_w
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("last.pt").touch()
-    with Peer() as peer:
-        with Monitor(settings(tmp_path, url=peer.url)) as monitor:
-            monitor.checkpoint(2, "last.pt")
-            monitor.checkpoint(4, "last.pt")
-        told = [pause.checkpoint for pause in peer.of(wire.Pause)]
-    assert [(one.step, one.path, one.deleted) for one in told] == [
-        (2, str(tmp_path / "last.pt"), []),
-        (4, str(tmp_path / "last.pt"), [2]),
-    ]
+    with Monitor(settings(tmp_path)) as monitor:
+        monitor.checkpoint(2, "last.pt")
+        monitor.checkpoint(4, "last.pt")
+    path, (_, *told, _) = str(tmp_path / "last.pt"), spooled(tmp_path)
+    saved = [pause.checkpoint for pause in told]
+    assert [(one.step, one.path, one.deleted) for one in saved] == [(2, path, []), (4, path, [2])]
 
 
 def test_other_ranks_report_no_checkpoint_and_what_is_no_path_raises_nothing(tmp_path: Path) -> None:
@@ -504,7 +461,7 @@ def test_an_incident_is_told_once_at_a_step_boundary_in_the_trainers_thread(tmp_
                 for _ in range(2):
                     asked.append(monitor.log_batch(step=step, **batch()).advice)
                     n = len(told)
-                eventually(lambda: len(peer.of(wire.Report)), lambda n, step=step: n == 2 * step + 2)
+                peer.wait_for(wire.Report, n=2 * step + 2)
                 assert len(told) == n, "it is told between steps only"
     assert [severity for severity, _ in told] == ["warn", "page"]
     assert {thread for _, thread in told} == {threading.current_thread()}
@@ -524,7 +481,7 @@ def test_what_on_incident_raises_is_said_once_and_several_ranks_have_to_agree(
             with Monitor(settings(tmp_path, url=peer.url, on_incident=fails, **ranks)) as monitor:
                 for step in range(5):
                     monitor.log_batch(step=step, **batch())
-                    eventually(lambda: len(peer.of(wire.Report)), lambda n, step=step: n == step + 1)
+                    peer.wait_for(wire.Report, n=step + 1)
             (finish,) = peer.of(wire.Finish)
         said = finish.losses.warnings["on_incident"]
         assert capsys.readouterr().err.count(said) == 1

@@ -56,11 +56,8 @@ def test_the_runs_of_a_response_mask_are_turns() -> None:
 def test_tokens_of_rejected_turns_leave_the_loss(tmp_path: Path, turns: dict[str, Any]) -> None:
     decision = log(tmp_path, **traces(), **turns)
     assert decision.mask.tolist() == [True, True]
-    assert decision.token_mask is not None
-    assert decision.weights is not None
     assert decision.token_mask.tolist() == KEPT.tolist()
     assert decision.weights.tolist() == KEPT.astype(float).tolist()
-    assert decision.turns is not None
     assert [part.tolist() for part in decision.turns.by_sequence()] == [[True, False, True], [False, True]]
     assert decision.turns.reasons == [None, "turn_max_abs_d", None, "turn_max_abs_d", None]
     assert decision.turns.mask_rate == 0.4
@@ -79,7 +76,6 @@ def test_tensors_lists_and_packed_tokens_are_masked_alike(tmp_path: Path) -> Non
 
     flat = {name: np.concatenate(array) for name, array in rows.items()}
     packed = log(tmp_path / "c", **flat, cu_seqlens=np.cumsum([0, *LENGTHS]), turn_offsets=STARTS).token_mask
-    assert packed is not None
     assert packed.tolist() == np.concatenate([row[:n] for row, n in zip(KEPT, LENGTHS, strict=True)]).tolist()
 
 
@@ -90,20 +86,16 @@ def test_token_rules_and_turns_both_mask(tmp_path: Path) -> None:
     decision = log(tmp_path, **given, turn_ids=IDS, policy=POLICY | rules)
     kept = KEPT.copy()
     kept[0, 0] = False
-    assert decision.token_mask is not None
     assert decision.token_mask.tolist() == kept.tolist()
 
 
 def test_in_observe_mode_and_without_turn_criteria_nothing_is_masked(tmp_path: Path) -> None:
     decision = log(tmp_path, **traces(), turn_ids=IDS, mode="observe")
-    assert decision.token_mask is not None
     assert decision.token_mask.tolist() == MASK.tolist()
-    assert decision.turns is not None
     assert decision.turns.mask_rate == 0.4
     loose = {"name": "loose", "criteria": [{"statistic": "max_abs_d", "upper": 10.0}]}
     without = log(tmp_path, **traces(), turn_ids=IDS, policy=loose)
     assert without.turns is None
-    assert without.token_mask is not None
     assert without.token_mask.tolist() == MASK.tolist()
 
 
@@ -112,10 +104,7 @@ def test_the_report_holds_the_turns_and_what_was_decided(tmp_path: Path) -> None
     report = next(message for message in spooled(tmp_path) if isinstance(message, wire.Report))
     columns = wire.unpack_columns(report)
     assert isinstance(report.turns, wire.PackedTurns)
-    assert report.turns.accepted is not None
-    assert decision.turns is not None
     replayed = decide(columns, Policy.parse(POLICY)).turns
-    assert replayed is not None
     assert replayed.codes.tolist() == decision.turns.codes.tolist()
     assert wire.unpack_bits(report.turns.accepted, 5).tolist() == decision.turns.accepted.tolist()
 
@@ -126,6 +115,5 @@ def test_a_soft_policy_weights_the_turns_that_are_kept_of_a_sequence_beyond_its_
     assert decision.mask.tolist() == [False, True]
     weight = np.exp(-(0.8 / 0.7 - 1) / 0.5)
     assert decision.sequence_weights.tolist() == pytest.approx([weight, 1.0], rel=1e-5)
-    assert decision.token_mask is not None
     assert decision.token_mask.tolist() == KEPT.tolist()
     np.testing.assert_allclose(decision.weights, KEPT * np.array([[weight], [1.0]]), rtol=1e-5)  # type: ignore[arg-type]

@@ -46,19 +46,16 @@ NESTED_ROWS = st.lists(st.dictionaries(NAMES, PLAIN_VALUES, max_size=6), min_siz
 CONSOLE_LINES = [text for text in vars(console_logs).values() if isinstance(text, str) and "\n" not in text[:1]]
 
 
-def as_csv(rows: list[dict[str, Any]]) -> bytes:
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    text = io.StringIO()
-    writer = csv.DictWriter(text, names, escapechar="\\")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue().encode(errors="surrogatepass")
-
-
 def cells_in(rows: list[dict[str, Any]]) -> list[list[str]]:
     """Return a header and a line of texts for each row."""
     names = list(dict.fromkeys(name for row in rows for name in row))
     return [names, *([str(row.get(name, "")) for name in names] for row in rows)]
+
+
+def as_csv(rows: list[dict[str, Any]]) -> bytes:
+    text = io.StringIO()
+    csv.writer(text, escapechar="\\").writerows(cells_in(rows))
+    return text.getvalue().encode(errors="surrogatepass")
 
 
 def as_markdown(rows: list[dict[str, Any]]) -> bytes:

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.client.sending.test_spool import drained
 from tests.fixtures.fuzzing import edited
 from trmon_client.config.settings import Limits
-from trmon_client.core.wire.segments import HEADER, SegmentError, encode_record, scan_segment
+from trmon_client.core.wire.segments import HEADER, SegmentError, SegmentScan, encode_record, scan_segment
 from trmon_client.error_guard import LossCounter
 from trmon_client.sending.spool import Spool
 
@@ -34,40 +35,24 @@ def test_a_dead_processs_files_are_read_or_counted(files: dict[str, bytes]) -> N
         spool = Spool(Path(folder) / "live", limits=Limits(), losses=losses)
         spool.adopt()
         spool.append(b"own")
-        found = drained(spool)
+        found = drained(spool, n_messages=3)
         assert found[-1] == b"own"
-        segments = [data for name, data in sorted(files.items()) if name.endswith(".seg")]
-        assert found[:-1] == [message for data in segments for message in intact(data)]
-        assert sum(losses.snapshot().values()) >= sum(map(is_damaged, segments))
+        segments = [scanned(data) for name, data in sorted(files.items()) if name.endswith(".seg")]
+        assert found[:-1] == [message for segment in segments for message in segment.messages]
+        assert sum(losses.snapshot().values()) >= sum(bool(one.n_damaged or one.torn_bytes) for one in segments)
         assert spool.is_empty
         spool.close()
 
 
-def drained(spool: Spool) -> list[bytes]:
-    found: list[bytes] = []
-    while bundle := spool.peek(n_messages=3, size_bytes=1 << 20):
-        found += bundle
-        spool.advance(len(bundle))
-    return found
-
-
-def intact(data: bytes) -> list[bytes]:
-    """Return the undamaged messages of a segment."""
+def scanned(data: bytes) -> SegmentScan:
+    """Return what a segment holds; bytes that are none are damaged."""
     try:
-        return scan_segment(data).messages
+        return scan_segment(data)
     except SegmentError:
-        return []
-
-
-def is_damaged(data: bytes) -> bool:
-    try:
-        found = scan_segment(data)
-    except SegmentError:
-        return True
-    return bool(found.n_damaged or found.torn_bytes)
+        return SegmentScan([], n_damaged=1)
 
 
 @settings(max_examples=300)
 @given(edited(st.just(SEGMENT)))
 def test_damage_never_makes_a_message(data: bytes) -> None:
-    assert set(intact(data)) <= set(MESSAGES)
+    assert set(scanned(data).messages) <= set(MESSAGES)

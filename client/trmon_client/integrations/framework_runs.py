@@ -210,22 +210,25 @@ def ids_like(ids: Any, mask: Any) -> Any | None:
     return ids if tuple(getattr(ids, "shape", ())) == tuple(mask.shape) else None
 
 
+def report(monitor: Monitor | None, send: Callable[[Monitor], object]) -> None:
+    """Let a function report to a monitor; no failure reaches the trainer. Args: monitor: None outside of a run."""
+    if monitor is not None:
+        monitor.error_guard.guard(lambda: send(monitor), otherwise=None)
+
+
 def report_batch(monitor: Monitor | None, arguments: Callable[[], Mapping[str, Any] | None]) -> None:
     """Pass a batch to `log_batch`; no failure reaches the trainer. Args: arguments: computes them, None: no batch."""
-    if monitor is not None:
-        monitor.error_guard.guard(lambda: _log_batch(monitor, arguments()), otherwise=None)
+    report(monitor, lambda known: _log_batch(known, arguments()))
 
 
 def report_numbers(monitor: Monitor | None, step: int, values: Callable[[], Mapping[str, Any]]) -> None:
     """Pass numbers and scalar tensors among a framework's values to `log_scalars`; no failure reaches the trainer."""
-    if monitor is not None:
-        monitor.error_guard.guard(lambda: _log_numbers(monitor, step, values()), otherwise=None)
+    report(monitor, lambda known: _log_numbers(known, step, values()))
 
 
 def report_checkpoint(monitor: Monitor | None, step: int, path: Callable[[], str], *, part: str = "") -> None:
     """Report a saved checkpoint; no failure reaches the trainer. Args: path: returns it; part: of `checkpoint`."""
-    if monitor is not None:
-        monitor.error_guard.guard(lambda: monitor.checkpoint(step, path(), part=part), otherwise=None)
+    report(monitor, lambda known: known.checkpoint(step, path(), part=part))
 
 
 def is_asked_to_save(monitor: Monitor | None) -> bool:

@@ -22,6 +22,7 @@ from trmon_client.integrations.framework_runs import (
     hook_fitting,
     newest_step,
     pausing_hook,
+    report,
     report_numbers,
     warn_once,
 )
@@ -61,27 +62,23 @@ class SwiftHooks:
     def __init__(self, args: Any, trainer: Any) -> None:
         self._args = args
         self._trainer = trainer
-        self._monitor: Monitor | None = None
-
-    @property
-    def monitor(self) -> Monitor | None:
-        """The monitor of the newest training."""
-        return self._monitor
+        self.monitor: Monitor | None = None
+        """Of the newest training."""
 
     def by_method(self) -> dict[str, Hook]:
         """Return the wrapper of each method."""
         return {
             "train": self._train,
-            "evaluate": pausing_hook(lambda: self._monitor, "evaluation"),
+            "evaluate": pausing_hook(lambda: self.monitor, "evaluation"),
             "log": self._log,
             "_postprocess_batch": self._postprocess,
         }
 
     def _train(self, train: Hook, *args: Any, **kwargs: Any) -> Any:
-        self._monitor = begin_monitor("ms-swift", self._description)
-        if self._monitor is None:
+        self.monitor = begin_monitor("ms-swift", self._description)
+        if self.monitor is None:
             return train(*args, **kwargs)
-        with self._monitor:
+        with self.monitor:
             return train(*args, **kwargs)
 
     def _description(self) -> dict[str, Any] | None:
@@ -94,8 +91,8 @@ class SwiftHooks:
 
     def _postprocess(self, postprocess: Hook, samples: Any, batches: Any) -> Any:
         done = postprocess(samples, batches)
-        if (monitor := self._monitor) is not None and self._trainer.model.training:
-            monitor.error_guard.guard(lambda: self._report(monitor, samples, batches), otherwise=None)
+        if self._trainer.model.training:
+            report(self.monitor, lambda known: self._report(known, samples, batches))
         return done
 
     def _report(self, monitor: Monitor, samples: Sequence[Any], batches: Sequence[Any]) -> None:
@@ -116,5 +113,5 @@ class SwiftHooks:
 
     def _log(self, log: Hook, logs: Any, *args: Any, **kwargs: Any) -> Any:
         if self._trainer.model.training and self._trainer.accelerator.is_main_process:
-            report_numbers(self._monitor, newest_step(self._trainer), lambda: dict(logs))
+            report_numbers(self.monitor, newest_step(self._trainer), lambda: dict(logs))
         return log(logs, *args, **kwargs)

@@ -20,6 +20,7 @@ from trmon_client.integrations.framework_runs import (
     begin_monitor,
     hook_fitting,
     is_asked_to_save,
+    report,
     report_checkpoint,
     report_numbers,
 )
@@ -79,8 +80,7 @@ class OpenRLHFHooks:
 
     def _make(self, make: Hook, maker: Any, rollout_samples: Any) -> Any:
         experiences = make(maker, rollout_samples)
-        if (monitor := self._monitor) is not None:
-            monitor.error_guard.guard(lambda: self._report(monitor, maker, experiences), otherwise=None)
+        report(self._monitor, lambda known: self._report(known, maker, experiences))
         return experiences
 
     def _report(self, monitor: Monitor, maker: Any, experiences: Sequence[Any]) -> None:

@@ -22,6 +22,7 @@ from trmon_client.integrations.framework_runs import (
     after_import,
     begin_monitor,
     hook_fitting,
+    report,
     report_numbers,
     warn_once,
 )
@@ -72,8 +73,7 @@ class Numbers:
         if not self._has_begun:
             self._has_begun = True
             self._monitor = begin_monitor(self._tracker, lambda: _description(run))
-        if (monitor := self._monitor) is not None:
-            monitor.error_guard.guard(lambda: self._send(monitor, values, step, commit), otherwise=None)
+        report(self._monitor, lambda known: self._send(known, values, step, commit))
 
     def finish(self) -> None:
         """End the run: with the exception that is being handled, if there is one."""

@@ -21,6 +21,7 @@ from trmon_client.integrations.framework_runs import (
     SUMMARY_OF_TRAINING,
     as_name,
     described_config,
+    report,
     report_numbers,
     warn_once,
 )
@@ -82,13 +83,13 @@ INTEGRATION_TO_CALLBACK["trmon"] = TransformersCallback
 def report_saved(monitor: Monitor | None, args: Any, state: Any, *, step: int) -> None:
     """Report the checkpoint that a Trainer has just saved. Args: args, state: the Trainer's; step: as reported."""
 
-    def report(known: Monitor) -> None:
+    def send(known: Monitor) -> None:
         # A search of hyperparameters saves in folders of its trials.
         if (folder := Path(args.output_dir, f"checkpoint-{state.global_step}")).is_dir():
             known.checkpoint(step, folder)
 
-    if monitor is not None and state.is_world_process_zero:
-        monitor.error_guard.guard(lambda: report(monitor), otherwise=None)
+    if state.is_world_process_zero:
+        report(monitor, send)
 
 
 class SavingCallback(TrainerCallback):  # type: ignore[misc]

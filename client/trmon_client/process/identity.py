@@ -60,8 +60,9 @@ def _has_smaller_groups(distributed: Any, world_size: int) -> bool:
 def launch_facts() -> dict[str, str]:
     """Return how this process was started: its command, its host, its Python, and the commit of its code in Git."""
     script, *arguments = sys.argv or [""]
-    facts = {"command": shlex.join([Path(script).name, *arguments]), "host": socket.gethostname()}
-    facts |= {
+    facts = {
+        "command": shlex.join([Path(script).name, *arguments]),
+        "host": socket.gethostname(),
         "python": ".".join(map(str, sys.version_info[:3])),
         "git_commit": _git_commit(Path(script or ".").absolute().parent) or "",
     }

@@ -23,7 +23,6 @@ from trmon_client.core.columns import Columns
 from trmon_client.core.redaction import redact
 from trmon_client.core.wire import MAX_NAME_LENGTH, MAX_SCALARS, ChunkCount, JsonNumber
 from trmon_client.error_guard import ErrorGuard, LossCounter, LossReason, RejectedSteps
-from trmon_client.logprob_checks import FiniteValues
 from trmon_client.process.identity import Identity, Ranks, launch_facts
 from trmon_client.process.process_end import ProcessEnd
 from trmon_client.sending.encoder import PendingMessage
@@ -62,17 +61,15 @@ def _single_number(tensor: Any) -> Any:
         return None
     number = tensor.detach()
     if callable(getattr(number, "full_tensor", None)):
-        number = _full_tensor(number)
-    if number is None or number.is_meta:
+        # Gathering a sharded tensor would take a collective.
+        if not all(placement.is_replicate() for placement in number.placements):
+            return None
+        number = number.to_local()
+    if number.is_meta:
         return None
     number = number.reshape(())
     # numpy lacks torch's short floats, such as bfloat16.
     return number.float() if number.is_floating_point() and number.itemsize < 4 else number
-
-
-def _full_tensor(tensor: Any) -> Any | None:
-    """Return a replicated tensor; None for a sharded one: gathering it would take a collective."""
-    return tensor.to_local() if all(placement.is_replicate() for placement in tensor.placements) else None
 
 
 def _number(value: Any) -> float | None:
@@ -173,7 +170,7 @@ def report_message(
     chunk: ChunkPlace,
     mode: Mode,
     scalars: Mapping[str, Any] | None,
-    on_finite: Callable[[FiniteValues], None],
+    on_finite: Callable[[Mapping[str, Any]], None],
     on_values: Callable[[Mapping[str, Any], Columns], None],
     error_guard: ErrorGuard,
     rejected: RejectedSteps,
@@ -183,21 +180,20 @@ def report_message(
     Args: on_finite: called in the encoder's thread with the finite values of arguments that had none before; on_values:
     called there with the ranges and the columns; rejected: told there how many sequences an enforced policy accepted.
     """
-    columns, decision, ranges, finite = batch.columns, batch.verdict, batch.ranges, batch.finite
-    captured = capture_scalars(scalars)
-    names, arguments = tuple(captured), tuple(ranges)
+    columns, decision, captured = batch.columns, batch.verdict, capture_scalars(scalars)
+    names, ranged, unseen = tuple(captured), tuple(batch.ranges), tuple(batch.finite)
     on_device = columns.arrays if is_tensor(columns["n_tokens"]) else []
     decided = [decision.accepted] if decision.turns is None else [decision.accepted, decision.turns.accepted]
-    parts = [on_device, decided, [*captured.values()], [*ranges.values()], finite.arrays]
+    parts = [on_device, decided, [*captured.values()], [*batch.ranges.values()], [*batch.finite.values()]]
     # Sizes alone: the arrays would keep what is on a device, and its graph.
     transfer, sizes = Transfer.begin([array for part in parts for array in part]), [*map(len, parts)]
 
     def build(identity: Identity, lost: wire.Losses) -> wire.Report:
         arrived = iter(transfer.wait())
-        arrays, (accepted, *accepted_turns), numbers, limits, values = ([*islice(arrived, n)] for n in sizes)
+        arrays, (accepted, *accepted_turns), numbers, limits, finite = ([*islice(arrived, n)] for n in sizes)
         on_host = columns.with_arrays(arrays) if on_device else columns
-        on_values(dict(zip(arguments, limits, strict=True)), on_host)
-        on_finite(finite.with_arrays(values))
+        on_values(dict(zip(ranged, limits, strict=True)), on_host)
+        on_finite(dict(zip(unseen, finite, strict=True)))
         if mode is Mode.ENFORCE:
             n_accepted, policy = int(np.count_nonzero(accepted)), decision.policy.name
             rejected.see(chunk.step, n_sequences=len(accepted), n_accepted=n_accepted, policy=policy)
@@ -242,26 +238,18 @@ def pause_message(reason: str, *, sequence: int) -> PendingMessage:
     return PendingMessage(lambda identity, _losses: wire.Pause(**identity.origin(), sequence=sequence, reason=shown))
 
 
-class SavedPaths:
-    """The checkpoints that a process has reported and that are still on its disk, by step.
+def add_saved(saved: dict[int, str], step: int, path: str) -> list[int]:
+    """Note a checkpoint among those still on this disk, by step; return the steps of those deleted, oldest first.
 
-    The encoder's thread alone looks at the disk, which may be slow.
+    One that is not on this disk, such as a URL, is taken to be kept. The encoder's thread alone calls it: the disk may
+    be slow.
     """
-
-    def __init__(self) -> None:
-        self._paths: dict[int, str] = {}
-
-    def add(self, step: int, path: str) -> list[int]:
-        """Note a checkpoint; return the steps of those that have been deleted since they were reported, oldest first.
-
-        One that is not on this disk, such as a URL, is taken to be kept.
-        """
-        gone = [at for at, known in self._paths.items() if at != step and (known == path or not _is_there(known))]
-        self._paths = {at: known for at, known in self._paths.items() if at not in gone}
-        if _is_there(path):
-            self._paths[step] = path
-            self._paths = dict(sorted(self._paths.items())[-wire.MAX_DELETED :])
-        return gone
+    gone = [at for at, known in sorted(saved.items()) if at != step and (known == path or not _is_there(known))]
+    if _is_there(path):
+        saved[step] = path
+    for at in [*gone, *sorted(saved.keys() - gone)[: -wire.MAX_DELETED]]:
+        del saved[at]
+    return gone
 
 
 def _is_there(path: str) -> bool:
@@ -279,16 +267,15 @@ MAX_PATH_LENGTH = 1000
 
 
 def checkpoint_message(
-    step: int, path: str | os.PathLike[str], *, part: str, saved: SavedPaths, sequence: int, secret: str | None
+    step: int, path: str | os.PathLike[str], *, part: str, saved: dict[int, str], sequence: int, secret: str | None
 ) -> PendingMessage:
     """Return the message that a checkpoint has been saved; a relative path is made absolute, a URL is not."""
     given = sanitize(os.fspath(path), at_most=MAX_PATH_LENGTH)
     place = given if "://" in given else str(Path(given).absolute())
 
     def build(identity: Identity, _losses: wire.Losses) -> wire.Pause:
-        told = wire.SavedCheckpoint(
-            step, redact(place, secrets=[secret]), saved.add(step, f"{place}/{part}" if part else place)
-        )
+        gone = add_saved(saved, step, f"{place}/{part}" if part else place)
+        told = wire.SavedCheckpoint(step, redact(place, secrets=[secret]), gone)
         return wire.Pause(**identity.origin(), sequence=sequence, reason="checkpoint", checkpoint=told)
 
     return PendingMessage(build)

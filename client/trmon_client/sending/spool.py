@@ -53,7 +53,8 @@ _HELD: WeakSet[DirectoryLock] = WeakSet()
 class DirectoryLock:
     """Holds the lock file of a directory until `release`, or until the process ends."""
 
-    def __init__(self, file: IO[bytes]) -> None:
+    def __init__(self, directory: Path, file: IO[bytes]) -> None:
+        self._directory = directory
         self._file = file
         _HELD.add(self)
 
@@ -71,11 +72,18 @@ class DirectoryLock:
         except OSError:
             file.close()
             return None
-        return cls(file)
+        return cls(directory, file)
 
     def release(self) -> None:
         """Release the lock; the file stays."""
         self._file.close()
+
+    def remove(self) -> None:
+        """Delete the directory, which is empty but for the lock file, and release the lock."""
+        delete_file(self._directory / FILE_NAME)
+        with suppress(OSError):  # not empty, or already gone
+            self._directory.rmdir()
+        self.release()
 
 
 def _release_in_child() -> None:
@@ -88,24 +96,21 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_release_in_child)
 
 
-@dataclass(frozen=True, slots=True)
-class OrphanedSpool:
-    """The spool of a dead process, locked by this one, and its segments, oldest first."""
+@dataclass(slots=True)
+class Segment:
+    """One file of the spool.
 
-    directory: Path
-    lock: DirectoryLock
-    segments: tuple[Path, ...]
+    `orphan` is the lock of a dead process' spool, whose messages are counted when they are read.
+    """
 
-    def remove(self) -> None:
-        """Delete the directory, which is empty by now, and release its lock."""
-        delete_file(self.directory / FILE_NAME)
-        with suppress(OSError):
-            self.directory.rmdir()
-        self.lock.release()
+    path: Path
+    n_messages: int = 0
+    size_bytes: int = 0
+    orphan: DirectoryLock | None = None
 
 
-def adopt_orphaned_spools(run_directory: Path) -> Iterator[OrphanedSpool]:
-    """Yield the spools under a run's directory that hold segments and that no living process has locked.
+def orphaned_segments(run_directory: Path) -> Iterator[Segment]:
+    """Lock the spools under a run's directory that no living process has locked; yield their segments, oldest first.
 
     A spool without segments is left alone: its process may be about to lock it.
     Errors: OSError if a directory cannot be read.
@@ -118,11 +123,11 @@ def adopt_orphaned_spools(run_directory: Path) -> Iterator[OrphanedSpool]:
         lock = DirectoryLock.acquire(directory)
         if lock is None:
             continue
-        segments = tuple(sorted(directory.glob(f"*{SUFFIX}")))
-        if segments:
-            yield OrphanedSpool(directory, lock, segments)
-        else:  # another process drained it before it was locked
+        segments = sorted(directory.glob(f"*{SUFFIX}"))
+        if not segments:  # another process drained it before it was locked
             lock.release()
+        for path in segments:
+            yield Segment(path, orphan=lock)
 
 
 def delete_file(path: Path) -> None:
@@ -133,16 +138,6 @@ def delete_file(path: Path) -> None:
 
 EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 """Temporary errors: the file that could not be read may be intact."""
-
-
-@dataclass(slots=True)
-class Segment:
-    """One file of the spool; a file of an orphaned spool refers to it, and its messages are counted when it is read."""
-
-    path: Path
-    n_messages: int = 0
-    size_bytes: int = 0
-    orphan: OrphanedSpool | None = None
 
 
 class Spool:
@@ -175,12 +170,7 @@ class Spool:
 
     def adopt(self) -> None:
         """Put the segments that dead processes of this run left before our own. Errors: OSError."""
-        orphans = [
-            Segment(path, orphan=orphan)
-            for orphan in adopt_orphaned_spools(self.directory.parent)
-            for path in orphan.segments
-        ]
-        self._segments.extendleft(reversed(orphans))
+        self._segments.extendleft(reversed([*orphaned_segments(self.directory.parent)]))
 
     def append(self, message: bytes) -> None:
         """Write one message at the end, and delete the oldest segments beyond the size limit.
@@ -240,15 +230,14 @@ class Spool:
     def close(self) -> None:
         """Close the files; messages stay on disk for the next process, and an empty spool is deleted."""
         self._close_file()
-        for orphan in {id(segment.orphan): segment.orphan for segment in self._segments}.values():
-            if orphan is not None:
-                orphan.lock.release()
+        for segment in self._segments:
+            if segment.orphan is not None:
+                segment.orphan.release()
         if self._lock is not None:
-            if not any(segment.orphan is None for segment in self._segments):
-                delete_file(self.directory / FILE_NAME)
-                with suppress(OSError):  # not empty, or already gone
-                    self.directory.rmdir()
-            self._lock.release()
+            if any(segment.orphan is None for segment in self._segments):
+                self._lock.release()
+            else:
+                self._lock.remove()
             self._lock = None
 
     def _open_segment(self) -> None:

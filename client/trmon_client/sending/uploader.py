@@ -244,10 +244,9 @@ class Uploader:
             extra = [self._heartbeat()] if time.monotonic() >= self._heartbeat_at else []
             if messages or extra:
                 self._handle_result(self._transport.send([*messages, *extra]), messages)
-        except OSError as error:  # for example, the process has no free file descriptor
-            self._fail(UploadResult(outcome=UploadOutcome.AGAIN, detail=f"{type(error).__name__}: {error}"))
         except Exception as error:  # noqa: BLE001  the edge of this loop: a defect must not end the thread
-            self._losses.count(LossReason.INTERNAL)
+            if not isinstance(error, OSError):  # one means, for example, that there is no free file descriptor
+                self._losses.count(LossReason.INTERNAL)
             self._fail(UploadResult(outcome=UploadOutcome.AGAIN, detail=f"{type(error).__name__}: {error}"))
 
     def _handle_result(self, result: UploadResult, messages: Sequence[bytes]) -> None:

@@ -55,13 +55,9 @@ def test_what_is_wrong_with_a_run_is_one_story(watched: Service) -> None:
     assert (lead.finding, lead.title, found.since_step) == ("corrupt_logprobs", "corrupt log-probs", 0)
     evidence = {item.signal: item for item in lead.evidence}
     assert evidence["invalid_fraction"].value > evidence["invalid_fraction"].limit
-    assert found.incident is not None
-    assert found.remedy is not None
     assert found.incident.fix == found.remedy.first
-    alerts = list(watched.alerts(run="math/ill", state="firing"))
     (incident,) = watched.incidents(project="math")
-    assert incident in alerts
-    assert "corrupt_logprobs" in {member.rule for member in incident.members} <= {alert.rule for alert in alerts}
+    assert incident in [*watched.alerts(run="math/ill", state="firing")]
     assert "corrupt_logprobs" in [alert.rule for alert in status.alerts]
     assert list(watched.alerts(run="math/fine", state="firing")) == []
     rule = next(rule for rule in watched.rules() if rule.name == "stale_rollouts")

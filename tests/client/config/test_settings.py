@@ -51,6 +51,7 @@ def test_the_defaults_are_observe_mode_trm_auto_and_a_local_spool() -> None:
     assert found.page_url is None
 
 
+NO_FUNCTION = r"on_incident \(TRMON_ON_INCIDENT\) must be a function"
 MISTAKES = {
     "no project": ({"project": None}, "project is needed.*TRMON_PROJECT"),
     "no run of several processes": ({"run": None, "rank": 0, "world_size": 2}, "run is needed.*TRMON_RUN"),
@@ -69,14 +70,8 @@ MISTAKES = {
     "a rank that is no number": ({"rank": "one", "world_size": 4}, r"rank \(TRMON_RANK\) must be a whole number"),
     "an attempt without characters": ({"attempt": "a\n"}, "attempt .*printable"),
     "another tracker": ({"tracker": "comet"}, r"tracker \(TRMON_TRACKER\) must be wandb, mlflow or tensorboard:FOLDER"),
-    "a function that is not there": (
-        {"on_incident": "math:act"},
-        r"on_incident \(TRMON_ON_INCIDENT\) must be a function",
-    ),
-    "a module that is not there": (
-        {"on_incident": "no_such:act"},
-        r"on_incident \(TRMON_ON_INCIDENT\) must be a function",
-    ),
+    "a function that is not there": ({"on_incident": "math:act"}, NO_FUNCTION),
+    "a module that is not there": ({"on_incident": "no_such:act"}, NO_FUNCTION),
     "a tracker without its folder": ({"tracker": "tensorboard"}, r"tracker \(TRMON_TRACKER\) must be"),
     "no step to record": ({"record_steps": "0"}, r"record_steps \(TRMON_RECORD_STEPS\) must be"),
     "no switch": ({"record_texts": "maybe"}, r"record_texts \(TRMON_RECORD_TEXTS\) must be"),

@@ -5,12 +5,14 @@ from __future__ import annotations
 import signal
 from multiprocessing import get_context
 from pathlib import Path
+from textwrap import dedent
 
 import pytest
 
 from tests.client.faults.conftest import RunTrainer
 from tests.client.faults.hostile_server import HostileServer, never_answer
 from tests.client.faults.process_trainer import N_UPDATES, STEPS
+from tests.client.process.test_exit_hooks import IN_A_NATIVE_CALL
 from tests.client.server import Peer
 from tests.client.trainer import settings, spooled, steps
 from tests.fixtures.ports import free_port
@@ -29,13 +31,7 @@ ENDS = {
     "the end of the script": ("", 0),
     "an exception": ("raise RuntimeError('loss is NaN')", 1),
     "KeyboardInterrupt": ("os.kill(os.getpid(), signal.SIGINT); time.sleep(60)", -signal.SIGINT),
-    "SIGTERM in a native call": (
-        "import ctypes\n"
-        "threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGTERM)).start()\n"
-        "signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})\n"
-        "ctypes.CDLL(None).poll(None, 0, 60_000)",
-        -signal.SIGTERM,
-    ),
+    "SIGTERM in a native call": (dedent(IN_A_NATIVE_CALL), -signal.SIGTERM),
 }
 
 
@@ -47,12 +43,6 @@ def test_a_process_ends_as_without_trmon_and_spools_what_a_hanging_service_holds
         done = run_trainer(TRAIN + end, url=server.url)
     done.assert_untouched(untouched_process, code=code)
     assert steps(spooled(tmp_path)) == ALL_STEPS
-
-
-def test_os_exit_waits_for_nothing(untouched_process: str, run_trainer: RunTrainer) -> None:
-    with HostileServer(never_answer) as server:
-        done = run_trainer(TRAIN + "os._exit(4)", url=server.url)
-    done.assert_untouched(untouched_process, code=4)
 
 
 def work(monitor: Monitor) -> None:

@@ -7,6 +7,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -31,23 +32,16 @@ def threads_switch_often() -> Iterator[None]:
     sys.setswitchinterval(before)
 
 
-def at_once(work: Callable[[int], object]) -> list[Exception]:
-    """Do the work in N_THREADS threads that start together, each with its index; return what they raise."""
-    ready, raised = threading.Barrier(N_THREADS), []
+def at_once(work: Callable[[int], object]) -> None:
+    """Do the work in N_THREADS threads that start together, each with its index; raise what they raise."""
+    ready = threading.Barrier(N_THREADS)
 
     def run(index: int) -> None:
         ready.wait()
-        try:
-            work(index)
-        except Exception as error:
-            raised.append(error)
+        work(index)
 
-    threads = [threading.Thread(target=run, args=(index,)) for index in range(N_THREADS)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return raised
+    with ThreadPoolExecutor(N_THREADS) as threads:
+        list(threads.map(run, range(N_THREADS)))
 
 
 def test_each_call_of_one_update_is_one_chunk_and_the_count_is_told(
@@ -62,7 +56,7 @@ def test_each_call_of_one_update_is_one_chunk_and_the_count_is_told(
                 monitor.log_batch(step=0, update=0, **arguments)
                 monitor.log_scalars(0, {f"thread_{index}_{call}": 1.0})
 
-        assert at_once(work) == []
+        at_once(work)
         monitor.close(timeout=None)
     (finish,) = peer.of(wire.Finish)
     assert sorted(report.chunk for report in peer.of(wire.Report)) == list(range(N_THREADS * N_CALLS))
@@ -80,7 +74,7 @@ def test_threads_at_different_steps_lose_nothing_and_are_told_once_to_keep_the_o
     with Peer() as peer:
         monitor = Monitor(settings(tmp_path, url=peer.url, limits=ROOMY))
         arguments = batch()
-        assert at_once(lambda index: [monitor.log_batch(step=index, **arguments) for _ in range(N_CALLS)]) == []
+        at_once(lambda index: [monitor.log_batch(step=index, **arguments) for _ in range(N_CALLS)])
         monitor.close(timeout=None)
     (finish,) = peer.of(wire.Finish)
     chunks = Counter((report.step, report.chunk) for report in peer.of(wire.Report))
@@ -103,7 +97,7 @@ def test_training_beside_threads_that_log_is_untouched(tmp_path: Path, untouched
                 assert train(monitor) == untouched
                 ends.set()
 
-        assert at_once(work) == []
+        at_once(work)
         monitor.close(timeout=None)
     assert peer.steps == [step for step in range(STEPS) for _ in range(N_UPDATES)]
     logged = [next(iter(message.values.items())) for message in peer.of(wire.Scalars)]
@@ -119,9 +113,11 @@ def test_the_threads_of_a_forked_child_share_one_launch(tmp_path: Path) -> None:
         for _ in range(20):
             child = os.fork()
             if child == 0:
-                raised = at_once(lambda index: monitor.log_scalars(index, {"child": 1.0}))
-                monitor.close(timeout=None)
-                os._exit(bool(raised))
+                try:
+                    at_once(lambda index: monitor.log_scalars(index, {"child": 1.0}))
+                    monitor.close(timeout=None)
+                finally:
+                    os._exit(sys.exc_info()[0] is not None)
             assert os.waitpid(child, 0)[1] == 0
         monitor.close()
     per_launch = Counter(message.launch for message in peer.of(wire.Scalars))

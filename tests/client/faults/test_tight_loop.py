@@ -71,8 +71,7 @@ def test_memory_disk_and_exit_keep_their_limits_and_losses_are_told_when_the_ser
 
     with Peer() as peer, Monitor(replace(settings(tmp_path, url=peer.url), limits=Limits())) as monitor:
         monitor.pause()
-        peer.wait_until(lambda peer: len(peer.of(wire.Finish)) == 1)
-        (finish,) = peer.of(wire.Finish)
+        (finish,) = peer.wait_for(wire.Finish)
         received = [message for message in peer.messages if message.launch == finish.launch]
     n_lost = sum(finish.losses.dropped.values())
     keys = [(type(message), getattr(message, "step", None)) for message in received]

@@ -52,9 +52,20 @@ class Rollouts:
 
 def reported(server: Peer, *, n: int = 1) -> tuple[list[Any], Columns]:
     """Return the first n reports, and all their columns in one."""
-    server.wait_until(lambda peer: len(peer.of(wire.Report)) >= n)
-    reports = server.of(wire.Report)
+    reports = server.wait_for(wire.Report, n=n)
     return reports, Columns.merge(*(wire.unpack_columns(report) for report in reports))
+
+
+def numbers(server: Peer) -> list[tuple[int, dict[str, Any]]]:
+    """Return the numbers that a finished run has sent, call by call, with their steps."""
+    server.wait_for(wire.Finish)
+    return [(message.step, message.values) for message in sorted(server.of(wire.Scalars), key=lambda one: one.sequence)]
+
+
+def checkpoints(server: Peer, *, n_pauses: int = 1) -> list[tuple[int, str]]:
+    """Return the step and the path of each checkpoint among a number of pauses."""
+    told = [pause.checkpoint for pause in server.wait_for(wire.Pause, n=n_pauses)]
+    return [(one.step, one.path) for one in told if one]
 
 
 def assert_reported(columns: Columns, rollouts: Rollouts, *, pair: str = "mismatch", has: tuple[str, ...] = ()) -> None:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import sys
-from dataclasses import dataclass, field
 from pathlib import Path
-from types import ModuleType
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import pytest
 import torch
 
 from tests.client.integrations.rollouts import (
@@ -17,6 +14,8 @@ from tests.client.integrations.rollouts import (
     Rollouts,
     assert_bit_identical,
     assert_reported,
+    checkpoints,
+    numbers,
     reported,
     tensors_of,
 )
@@ -26,19 +25,6 @@ from trmon_client.integrations.areal import attach_areal
 
 N_PROMPT_TOKENS = 2
 VERSIONS = (4, 4, 3, 4)
-
-
-@dataclass
-class PPOConfig:
-    """The names of a run."""
-
-    experiment_name: str = "math"
-    trial_name: str = "tiny"
-    fileroot: str = "/nowhere"
-
-    @property
-    def saver(self) -> PPOConfig:
-        return self
 
 
 class PPOActor:
@@ -60,16 +46,6 @@ class PPOActor:
         ]
 
 
-@dataclass
-class StatsLogger:
-    """Keeps what is committed."""
-
-    committed: list[Any] = field(default_factory=list)
-
-    def commit(self, epoch: int, step: int, global_step: int, data: Any) -> None:
-        self.committed.append((epoch, step, global_step, data))
-
-
 class Saver:
     """Saves at the second step of three, in a folder for each engine."""
 
@@ -86,12 +62,17 @@ class Saver:
 class PPOTrainer:
     """What `attach_areal` uses of a trainer."""
 
-    def __init__(self, rollouts: Rollouts) -> None:
+    def __init__(self, rollouts: Rollouts, fileroot: Path = Path("/nowhere")) -> None:
         self.actor = PPOActor(rollouts)
-        self.config = PPOConfig()
-        self.stats_logger = StatsLogger()
+        names = {"experiment_name": "math", "trial_name": "tiny"}
+        self.config = SimpleNamespace(**names, saver=SimpleNamespace(**names, fileroot=str(fileroot)))
+        self.committed: list[Any] = []
+        self.stats_logger = SimpleNamespace(commit=self._commit)
         self.saver = Saver()
         self.is_closed = False
+
+    def _commit(self, epoch: int, step: int, global_step: int, data: Any) -> None:
+        self.committed.append((epoch, step, global_step, data))
 
     def close(self) -> None:
         self.is_closed = True
@@ -121,14 +102,6 @@ def trajectories(rollouts: Rollouts) -> list[dict[str, Any]]:
     return [{name: values.split(2)[i] for name, values in whole.items()} for i in range(2)]
 
 
-def check(server: Peer, rollouts: Rollouts) -> None:
-    """Check the report of a step."""
-    (report,), columns = reported(server)
-    assert (report.step, report.update, report.chunks, report.trainer_version) == (5, None, 1, 5)
-    assert_reported(columns, rollouts, has=("rewards", "group_ids"))
-    assert columns["version_min"].tolist() == list(VERSIONS)
-
-
 def test_the_trajectories_of_a_step_are_reported_and_stay_as_they_are(server: Peer) -> None:
     rollouts = Rollouts.generate()
     trainer = PPOTrainer(rollouts)
@@ -137,42 +110,10 @@ def test_the_trajectories_of_a_step_are_reported_and_stay_as_they_are(server: Pe
     before, expected = tensors_of(given), tensors_of(PPOActor(rollouts).compute_advantages(trajectories(rollouts)))
     assert_bit_identical(expected, tensors_of(trainer.actor.compute_advantages(given)))
     assert_bit_identical(before, tensors_of(given))
-    check(server, rollouts)
-
-
-@dataclass
-class RTensor:
-    """A reference of the controller, as in infra/rpc/rtensor.py: `data` is on the meta device until it is fetched."""
-
-    stored: torch.Tensor
-    data: torch.Tensor
-
-    @classmethod
-    def localize(cls, values: dict[str, RTensor | None]) -> dict[str, torch.Tensor | None]:
-        for value in values.values():
-            if value is not None:
-                value.data = value.stored
-        return {name: None if value is None else value.data for name, value in values.items()}
-
-
-def test_the_controller_fetches_copies_of_what_the_workers_hold(server: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
-    module = ModuleType("areal.infra.rpc.rtensor")
-    module.RTensor = RTensor  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, module.__name__, module)
-    rollouts = Rollouts.generate()
-    trainer = PPOTrainer(rollouts)
-
-    def remote(tensor: torch.Tensor) -> RTensor:
-        return RTensor(tensor, tensor.to("meta"))
-
-    given = [{name: remote(tensor) for name, tensor in one.items()} for one in trajectories(rollouts)]
-    computed = [{"advantages": remote(rows)} for rows in shifted(rollouts.advantages).split(2)]
-    trainer.actor.compute_advantages = lambda *_given: computed  # type: ignore[method-assign]
-    attach_areal(trainer)
-    assert trainer.actor.compute_advantages(given) is computed
-    check(server, rollouts)
-    references = [value for one in (*given, *computed) for value in one.values()]
-    assert all(reference.data.is_meta for reference in references)
+    (report,), columns = reported(server)
+    assert (report.step, report.update, report.chunks, report.trainer_version) == (5, None, 1, 5)
+    assert_reported(columns, rollouts, has=("rewards", "group_ids"))
+    assert columns["version_min"].tolist() == list(VERSIONS)
 
 
 def test_numbers_and_the_end_are_reported(server: Peer) -> None:
@@ -181,11 +122,9 @@ def test_numbers_and_the_end_are_reported(server: Peer) -> None:
     stats = {"ppo_actor/update/grad_norm": np.float32(1.5), "timeperf/step": 2.0}
     trainer.stats_logger.commit(0, 5, 5, stats)
     trainer.close()
-    assert (trainer.stats_logger.committed, trainer.is_closed) == ([(0, 5, 5, stats)], True)
-    server.wait_until(lambda peer: bool(peer.of(wire.Finish)))
-    (scalars,), (end,) = server.of(wire.Scalars), server.of(wire.Finish)
-    assert (scalars.step, scalars.values) == (5, {"ppo_actor/update/grad_norm": 1.5, "timeperf/step": 2.0})
-    assert end.reason == wire.EndReason.CLOSED
+    assert (trainer.committed, trainer.is_closed) == ([(0, 5, 5, stats)], True)
+    assert numbers(server) == [(5, {"ppo_actor/update/grad_norm": 1.5, "timeperf/step": 2.0})]
+    assert [end.reason for end in server.of(wire.Finish)] == [wire.EndReason.CLOSED]
 
 
 def test_without_recomputed_log_probs_rewards_are_reported(server: Peer) -> None:
@@ -202,14 +141,11 @@ def test_without_recomputed_log_probs_rewards_are_reported(server: Peer) -> None
 
 
 def test_of_the_actor_the_weights_that_are_saved_are_reported(server: Peer, tmp_path: Path) -> None:
-    trainer = PPOTrainer(Rollouts.generate())
-    trainer.config.fileroot = str(tmp_path)
+    trainer = PPOTrainer(Rollouts.generate(), tmp_path)
     attach_areal(trainer)
     for step in range(3):
         for name, engine in (("default", trainer.actor), ("critic", object())):
             trainer.saver.save(engine, 2, step, 6 + step, fileroot=str(tmp_path), name=name)
     trainer.close()
-    server.wait_until(lambda peer: bool(peer.of(wire.Finish)))
-    (saved,) = server.of(wire.Pause)
-    path = tmp_path / "math" / "tiny" / "default" / "epoch2epochstep1globalstep7"
-    assert (saved.checkpoint.step, saved.checkpoint.path) == (7, str(path))
+    server.wait_for(wire.Finish)
+    assert checkpoints(server) == [(7, str(tmp_path / "math/tiny/default/epoch2epochstep1globalstep7"))]

@@ -8,6 +8,7 @@ import pytest
 
 from trmon_client.config.settings import Mode
 from trmon_client.integrations.framework_runs import (
+    batch_arguments,
     begin_monitor,
     described_config,
     hook_fitting,
@@ -81,12 +82,16 @@ def test_a_batch_or_numbers_that_cannot_be_read_are_counted_and_training_goes_on
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     monitor = begin_monitor("verl", lambda: {"config": {}, "project": "verl", "run": "tiny"})
-    assert monitor is not None
     batch: dict[str, float] = {}
     report_batch(monitor, lambda: {"step": batch["step"]})
     report_numbers(monitor, 1, lambda: {"loss": batch["loss"]})
     assert sum(monitor.error_guard.losses.snapshot().values()) == 2
     assert capfd.readouterr().err.count("KeyError") == 1
+
+
+def test_what_a_batch_lacks_is_left_out() -> None:
+    names = {"mu": "rollout_logprobs", "old": "old_logprobs", "mask": "mask"}
+    assert batch_arguments({"mu": None, "mask": [1], "other": 2}, names) == {"mask": [1]}
 
 
 def test_without_a_monitor_nothing_is_computed() -> None:
@@ -128,28 +133,16 @@ def test_a_hook_wraps_the_method_of_one_object_only() -> None:
     assert other.compute_loss("pi", "rows") == "pi rows 0"
 
 
-class Tracking:
-    """A logger of another version than expected."""
-
-    def log(self, data: str, step: int) -> str:
-        """Return what it was given."""
-        return f"{data} {step}"
-
-
-def hook(log: Any, tracking: Tracking, *args: Any) -> str:
-    """Mark what the wrapped method returns."""
-    return f"<{log(tracking, *args)}>"
-
-
 def test_a_class_that_does_not_fit_is_named_once_and_left_as_it_is(capfd: pytest.CaptureFixture[str]) -> None:
-    expected = {"log": ("self", "metrics"), "finish": ("self",)}
-    assert [hook_fitting(owner, expected, {}, framework="verl") for owner in (Tracking, Tracking())] == [False, False]
-    assert capfd.readouterr().err.count("Tracking of verl unknown lacks log(self, metrics), finish(self)") == 1
-    assert Tracking().log("loss", 1) == "loss 1"
+    expected = {"compute_loss": ("self", "data"), "finish": ("self",)}
+    assert [hook_fitting(owner, expected, {}, framework="verl") for owner in (Trainer, Trainer())] == [False, False]
+    assert capfd.readouterr().err.count("Trainer of verl unknown lacks compute_loss(self, data), finish(self)") == 1
+    assert Trainer().compute_loss("pi", "rows") == "pi rows 0"
 
 
 def test_a_class_that_fits_is_wrapped_for_all_its_objects() -> None:
-    kind = type("Tracking", (Tracking,), {})
-    assert hook_fitting(kind, {"log": ("self", "data", "step")}, {"log": hook}, framework="verl")
-    assert kind().log("loss", 1) == "<loss 1>"
-    assert Tracking().log("loss", 1) == "loss 1"
+    kind = type("Trainer", (Trainer,), {})
+    hooks = {"compute_loss": lambda compute, *given: f"<{compute(*given)}>"}
+    assert hook_fitting(kind, {"compute_loss": ("self", "model")}, hooks, framework="verl")
+    assert kind().compute_loss("pi", "rows") == "<pi rows 0>"
+    assert Trainer().compute_loss("pi", "rows") == "pi rows 0"

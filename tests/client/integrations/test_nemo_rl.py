@@ -14,16 +14,14 @@ from tests.client.integrations.rollouts import (
     Rollouts,
     assert_bit_identical,
     assert_reported,
+    checkpoints,
+    numbers,
     reported,
     tensors_of,
 )
 from tests.client.server import Peer
-from trmon_client.core import wire
+from trmon_client.core.columns import Columns
 from trmon_client.integrations.nemo_rl import attach_nemo_rl
-
-
-class BatchedDataDict(UserDict[str, Any]):
-    """Tensors by name."""
 
 
 class Policy:
@@ -32,7 +30,7 @@ class Policy:
     def __init__(self) -> None:
         self.trained_on: list[tuple[Any, Any, Any]] = []
 
-    def train(self, data: BatchedDataDict, loss_fn: Any, *, timer: Any = None) -> dict[str, float]:
+    def train(self, data: UserDict[str, Any], loss_fn: Any, *, timer: Any = None) -> dict[str, float]:
         self.trained_on.append((data, loss_fn, timer))
         return {"loss": 0.25}
 
@@ -51,13 +49,13 @@ class Logger:
             backend.log_metrics(metrics, step, prefix, None, False)
 
 
-def train_data(rollouts: Rollouts) -> BatchedDataDict:
-    """Return the rollouts after a position that no token precedes."""
+def train_data(rollouts: Rollouts) -> UserDict[str, Any]:
+    """Return the rollouts after a position that no token precedes, as in a `BatchedDataDict`."""
 
     def whole(values: torch.Tensor) -> torch.Tensor:
         return torch.cat([torch.zeros_like(values[:, :1]), values], dim=1)
 
-    return BatchedDataDict(
+    return UserDict(
         input_ids=whole(rollouts.mask),
         generation_logprobs=whole(rollouts.mu),
         prev_logprobs=whole(rollouts.old),
@@ -85,13 +83,21 @@ def test_a_step_is_reported_under_nemo_rls_number_and_stays_as_it_is(server: Pee
     assert [report.step for report in reported(server, n=2)[0]] == [7, 8]
 
 
-def test_a_sample_that_nemo_rl_takes_out_is_an_empty_sequence(server: Peer) -> None:
-    policy, data = Policy(), train_data(Rollouts.generate())
-    data["sample_mask"][1] = 0.0
+def columns_of(server: Peer, **changed: torch.Tensor) -> Columns:
+    """Return the columns of a step whose data are changed."""
+    policy = Policy()
     attach_nemo_rl(policy, Logger(), STATE)
-    policy.train(data, "loss")
-    _, columns = reported(server)
+    policy.train(train_data(Rollouts.generate()) | changed, "loss")
+    return reported(server)[1]
+
+
+def test_a_sample_that_nemo_rl_takes_out_is_an_empty_sequence(server: Peer) -> None:
+    columns = columns_of(server, sample_mask=torch.tensor([1.0, 0.0, 1.0, 1.0]))
     assert columns["n_tokens"].tolist() == [LENGTHS[0], 0, *LENGTHS[2:]]
+
+
+def test_zeros_in_place_of_old_log_probs_are_not_compared(server: Peer) -> None:
+    assert not columns_of(server, prev_logprobs=torch.zeros(len(LENGTHS), 1 + max(LENGTHS))).pairs
 
 
 def test_numbers_of_training_and_the_end_are_reported(server: Peer) -> None:
@@ -103,9 +109,7 @@ def test_numbers_of_training_and_the_end_are_reported(server: Peer) -> None:
     for name in ("log_hyperparams", "log_histogram", "log_plot"):
         getattr(backend, name)({}, 7, "name")
     backend.finish()
-    server.wait_until(lambda peer: bool(peer.of(wire.Finish)))
-    (scalars,) = server.of(wire.Scalars)
-    assert (scalars.step, scalars.values) == (7, {"train/loss": 0.25})
+    assert numbers(server) == [(7, {"train/loss": 0.25})]
 
 
 def test_a_checkpoint_is_reported_where_nemo_rl_moves_it(server: Peer) -> None:
@@ -113,19 +117,7 @@ def test_a_checkpoint_is_reported_where_nemo_rl_moves_it(server: Peer) -> None:
     attach_nemo_rl(policy, Logger(), STATE)
     policy.train(train_data(Rollouts.generate()), "loss")
     policy.save_checkpoint(weights_path="/runs/a/tmp_step_7/policy/weights", optimizer_path=None)
-    server.wait_until(lambda peer: bool(peer.of(wire.Pause)))
-    (saved,) = server.of(wire.Pause)
-    assert (saved.checkpoint.step, saved.checkpoint.path) == (7, "/runs/a/step_7")
-
-
-def test_zeros_in_place_of_old_log_probs_are_not_compared(server: Peer) -> None:
-    policy = Policy()
-    attach_nemo_rl(policy, Logger(), STATE)
-    data = train_data(Rollouts.generate())
-    data["prev_logprobs"] = torch.zeros_like(data["generation_logprobs"])
-    policy.train(data, "loss")
-    _, columns = reported(server)
-    assert not columns.pairs
+    assert checkpoints(server) == [(7, "/runs/a/step_7")]
 
 
 def test_another_version_is_named_once_and_left_as_it_is(server: Peer, capfd: pytest.CaptureFixture[str]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass, field
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -16,6 +15,7 @@ from tests.client.integrations.rollouts import (
     Rollouts,
     assert_bit_identical,
     assert_reported,
+    checkpoints,
     reported,
     tensors_of,
 )
@@ -27,26 +27,13 @@ N_PER_PROMPT = 2
 STATUS = {"policy_loss": 0.25, "rollout/reward_mean": 0.4375, "generated_samples": ["a text", 1.0]}
 
 
-@dataclass
-class Experience:
-    """The fields of `Experience` that the maker fills, for half of the rollouts."""
-
-    action_mask: torch.Tensor
-    action_log_probs: torch.Tensor
-    rollout_log_probs: torch.Tensor | None
-    advantages: torch.Tensor
-    truncated: torch.Tensor
-    index: list[int]
-    info: dict[str, torch.Tensor] = field(default_factory=dict)
-
-
-def experiences(rollouts: Rollouts, *, has_rollout_log_probs: bool = True) -> list[Experience]:
-    """Return the rollouts in two micro-batches."""
+def experiences(rollouts: Rollouts) -> list[SimpleNamespace]:
+    """Return the rollouts in two micro-batches, with the fields of `Experience` that the maker fills."""
     return [
-        Experience(
+        SimpleNamespace(
             action_mask=rollouts.mask[rows],
             action_log_probs=rollouts.old[rows],
-            rollout_log_probs=rollouts.mu[rows] if has_rollout_log_probs else None,
+            rollout_log_probs=rollouts.mu[rows],
             advantages=rollouts.advantages[rows],
             truncated=torch.tensor(TRUNCATED[rows]),
             index=[*range(len(GROUPS))][rows],
@@ -56,14 +43,14 @@ def experiences(rollouts: Rollouts, *, has_rollout_log_probs: bool = True) -> li
     ]
 
 
-def openrlhf(made: list[Experience], *, hooks: OpenRLHFHooks | None = None) -> ModuleType:
+def openrlhf(made: list[SimpleNamespace], *, hooks: OpenRLHFHooks | None = None) -> ModuleType:
     """Return a hooked module with the trainer's and the maker's class, whose maker makes these experiences."""
 
     class RemoteExperienceMaker:
         def __init__(self, args: Any) -> None:
             self.args = args
 
-        def make_experience_batch(self, rollout_samples: Any) -> list[Experience]:
+        def make_experience_batch(self, rollout_samples: Any) -> list[SimpleNamespace]:
             return made
 
     class BasePPOTrainer:
@@ -115,12 +102,9 @@ def test_scalars_and_checkpoints_are_reported_under_openrlhfs_step(server: Peer)
     status, step = trainer.train_step(["sample"], 7)
     trainer.save_logs_and_checkpoints(step, status, {"episode": 0})
     assert trainer.saved == [(8, STATUS, {"episode": 0})]
-    server.wait_until(lambda peer: bool(peer.of(wire.Scalars)) and bool(peer.of(wire.Pause)))
-    (scalars,) = server.of(wire.Scalars)
+    (scalars,) = server.wait_for(wire.Scalars)
     assert (scalars.step, scalars.values) == (8, {"policy_loss": 0.25, "rollout/reward_mean": 0.4375})
-    server.wait_until(lambda peer: len(peer.of(wire.Pause)) == 2)
-    saved = server.of(wire.Pause)[1].checkpoint
-    assert (saved.step, saved.path) == (8, "/ckpt/_actor/global_step8")
+    assert checkpoints(server, n_pauses=2) == [(8, "/ckpt/_actor/global_step8")]
 
 
 def test_a_checkpoint_is_saved_at_a_warning_and_openrlhfs_own_interval_stays(
@@ -134,7 +118,6 @@ def test_a_checkpoint_is_saved_at_a_warning_and_openrlhfs_own_interval_stays(
     for step in range(6, 9):
         trainer.train_step(["sample"], step)
         if step == 7:
-            assert hooks._monitor is not None
             hooks._monitor.advice_cache.update({"step": 6, "save_checkpoint": True})
         trainer.save_logs_and_checkpoints(step + 1, STATUS)
         saves.append(trainer.has_saved)
@@ -149,16 +132,7 @@ def test_the_run_has_openrlhfs_names_and_configuration_without_secrets(
     monkeypatch.delenv("TRMON_RUN")
     module = openrlhf(experiences(Rollouts.generate()))
     module.BasePPOTrainer().train_step(["sample"], 0)
-    server.wait_until(lambda peer: bool(peer.of(wire.Start)))
-    (start,) = server.of(wire.Start)
+    (start,) = server.wait_for(wire.Start)
     assert (start.project, start.run) == ("math-of-OpenRLHF", "ppo_1123T18-00")
     assert start.config["rollout"]["n_samples_per_prompt"] == N_PER_PROMPT
     assert "secret-key" not in str(start.config)
-
-
-def test_without_the_samplers_log_probs_rewards_and_lengths_are_reported(server: Peer) -> None:
-    module = openrlhf(experiences(Rollouts.generate(), has_rollout_log_probs=False))
-    module.BasePPOTrainer().train_step(["sample"], 0)
-    _, columns = reported(server, n=2)
-    assert not columns.pairs
-    assert columns["reward"].tolist() == Rollouts.generate().rewards.tolist()

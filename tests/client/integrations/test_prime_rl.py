@@ -5,13 +5,20 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
-from tests.client.integrations.rollouts import LENGTHS, Rollouts, assert_bit_identical, assert_reported, reported
+from tests.client.integrations.rollouts import (
+    LENGTHS,
+    Rollouts,
+    assert_bit_identical,
+    assert_reported,
+    checkpoints,
+    reported,
+)
 from tests.client.server import Peer
 from trmon_client.core import wire
 from trmon_client.integrations.prime_rl import ReportingLoss
@@ -21,25 +28,13 @@ CHECKPOINTS = "prime_rl.trainer.ckpt"
 
 
 @dataclass
-class LossInputs:
-    """One sample."""
-
-    trainer_logprobs: torch.Tensor
-    inference_logprobs: torch.Tensor
-    ref_logprobs: torch.Tensor | None
-    advantages: torch.Tensor
-    loss_mask: torch.Tensor
-    loss_weights: torch.Tensor | None = None
-
-
-@dataclass
 class LossConfig:
     """The configuration of a loss."""
 
     kl_tau: float = 1e-3
 
 
-def loss(inputs: LossInputs, config: LossConfig) -> torch.Tensor:
+def loss(inputs: Any, config: LossConfig) -> torch.Tensor:
     """Return the sum over tokens of -advantage x ratio, and the squared log-ratio as its regulariser."""
     log_ratio = inputs.trainer_logprobs - inputs.inference_logprobs
     per_token = -inputs.advantages * log_ratio.exp() + config.kl_tau * log_ratio**2
@@ -78,13 +73,12 @@ def prime_rl(monkeypatch: pytest.MonkeyPatch, *, export: Any = None) -> Any:
     return DisabledTokenExporter()
 
 
-def samples(rollouts: Rollouts) -> list[LossInputs]:
-    """Return the rollouts as `compute_loss` passes them: one sample a call, with a gradient."""
+def samples(rollouts: Rollouts) -> list[SimpleNamespace]:
+    """Return the rollouts as the `LossInputs` that `compute_loss` passes: one sample a call, with a gradient."""
     return [
-        LossInputs(
+        SimpleNamespace(
             trainer_logprobs=rollouts.old[i, :length].clone().requires_grad_(),
             inference_logprobs=rollouts.mu[i, :length],
-            ref_logprobs=None,
             advantages=rollouts.advantages[i, :length],
             loss_mask=rollouts.mask[i, :length].bool(),
         )
@@ -122,9 +116,7 @@ def test_a_checkpoint_is_reported_with_its_path(server: Peer, monkeypatch: pytes
     prime_rl(monkeypatch)
     ReportingLoss()(samples(Rollouts.generate())[0])
     sys.modules[CHECKPOINTS].CheckpointManager().save(9, "model", ["optimizer"], "scheduler", "progress")
-    server.wait_until(lambda peer: bool(peer.of(wire.Pause)))
-    (saved,) = server.of(wire.Pause)
-    assert (saved.checkpoint.step, saved.checkpoint.path) == (9, "/runs/checkpoints/step_9/trainer")
+    assert checkpoints(server) == [(9, "/runs/checkpoints/step_9/trainer")]
 
 
 @pytest.mark.parametrize(("rank", "expected"), [(2, (1, 2)), (3, None)])

@@ -13,14 +13,14 @@ from tests.client.integrations.rollouts import (
     Rollouts,
     assert_bit_identical,
     assert_reported,
+    checkpoints,
+    numbers,
     reported,
     tensors_of,
 )
 from tests.client.server import Peer
 from trmon_client.core import wire
 from trmon_client.integrations.skyrl import attach_skyrl
-
-TOLD: list[Any] = []
 
 
 class TrainingInputBatch(dict[str, Any]):
@@ -87,12 +87,9 @@ def test_the_callback_reports_numbers_pauses_and_the_end(server: Peer) -> None:
         getattr(callback, f"on_{name}")(trainer, event, SimpleNamespace())
     callback.on_epoch_end(trainer, event, SimpleNamespace())
     callback.on_train_end(trainer, event, SimpleNamespace())
-    server.wait_until(lambda peer: bool(peer.of(wire.Finish)))
-    (scalars,) = server.of(wire.Scalars)
-    assert (scalars.step, scalars.values) == (5, {"policy/loss": 0.25})
-    paused, saved = server.of(wire.Pause)
-    assert paused.reason == "evaluation"
-    assert (saved.checkpoint.step, saved.checkpoint.path) == (5, "/c/global_step_5")
+    assert numbers(server) == [(5, {"policy/loss": 0.25})]
+    assert [pause.reason for pause in server.of(wire.Pause)] == ["evaluation", "checkpoint"]
+    assert checkpoints(server) == [(5, "/c/global_step_5")]
 
 
 def test_a_checkpoint_is_asked_for_at_a_warning(server: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,19 +104,14 @@ def test_a_checkpoint_is_asked_for_at_a_warning(server: Peer, monkeypatch: pytes
     assert [control.should_save for control in asked] == [True, False]
 
 
-@pytest.mark.parametrize("by_variable", [False, True])
-def test_the_function_for_an_incident_is_called_on_the_driver(
-    server: Peer, monkeypatch: pytest.MonkeyPatch, by_variable: bool
-) -> None:
-    trainer = RayPPOTrainer()
-    if by_variable:
-        monkeypatch.setenv("TRMON_ON_INCIDENT", f"{__name__}:TOLD.append")
-    attach_skyrl(trainer, on_incident=None if by_variable else TOLD.append)
+def test_the_function_for_an_incident_is_called_on_the_driver(server: Peer) -> None:
+    trainer, told = RayPPOTrainer(), list[Any]()
+    attach_skyrl(trainer, on_incident=told.append)
     (callback,) = trainer.callbacks
     callback._monitor.advice_cache.update({"step": 4, "incident": {"opened_step": 4, "severity": "page"}})
     for _ in range(2):
         trainer.compute_advantages_and_returns(padded(Rollouts.generate()))
-    assert [TOLD.pop()["severity"] for _ in TOLD] == ["page"]
+    assert [incident["severity"] for incident in told] == ["page"]
 
 
 def test_a_batch_whose_forward_was_skipped_has_no_pair(server: Peer) -> None:

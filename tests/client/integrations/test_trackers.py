@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 
+from tests.client.integrations.rollouts import numbers
 from tests.client.server import Peer
 from trmon_client.core import wire
 from trmon_client.integrations import trackers
@@ -22,12 +23,6 @@ def server(server: Peer, monkeypatch: pytest.MonkeyPatch) -> Peer:
     return server
 
 
-def sent(server: Peer) -> list[tuple[int, dict[str, Any]]]:
-    """Return the numbers that a finished run has sent, call by call, with their steps."""
-    server.wait_until(lambda peer: bool(peer.of(wire.Finish)))
-    return [(message.step, message.values) for message in sorted(server.of(wire.Scalars), key=lambda one: one.sequence)]
-
-
 def test_a_run_has_its_names_its_configuration_and_the_numbers_among_the_values(server: Peer) -> None:
     config = {"lr": 1e-6, "api_key": "abcdefgh"}
     run = trackers.init("math / grpo", name="qwen 3", config=config, entity="me", mode="offline", settings=object())
@@ -37,47 +32,37 @@ def test_a_run_has_its_names_its_configuration_and_the_numbers_among_the_values(
     trackers.log({"reward": 1, **values}, step=7)
     trackers.finish(exit_code=0)
     assert trackers.run is None
-    assert sent(server) == [(7, {"reward": 1.0, "loss": 0.5})]
+    assert numbers(server) == [(7, {"reward": 1.0, "loss": 0.5})]
     (start,) = server.of(wire.Start)
     assert (start.project, start.run) == ("math-grpo", "qwen-3")
     assert (start.config["lr"], start.config["beta"], start.config["api_key"]) == (1e-6, 0.1, "***")
 
 
-@pytest.mark.parametrize(
-    ("metrics", "calls", "steps"),
-    [
-        pytest.param([], [({"a": 1.0}, {}), ({"a": 1.0}, {}), ({"a": 1.0}, {})], [0, 1, 2], id="calls are counted"),
-        pytest.param(
-            [],
-            [({"a": 1.0}, {"commit": False}), ({"b": 1.0}, {}), ({"a": 1.0}, {})],
-            [0, 0, 1],
-            id="a call without commit shares its step with the next",
-        ),
-        pytest.param(
-            [],
-            [({"a": 1.0}, {"step": 5}), ({"b": 1.0}, {}), ({"a": 1.0}, {"step": 6, "commit": True}), ({"a": 1.0}, {})],
-            [5, 5, 6, 7],
-            id="a given step ends by the next one, or by commit",
-        ),
-        pytest.param(
-            [("*", "step")], [({"a": 1.0, "step": 40}, {}), ({"a": 1.0, "step": 41}, {})], [40, 41], id="a step metric"
-        ),
-        pytest.param(
-            [("rollout/*", "rollout/step"), ("train/*", "train/step")],
-            [
-                ({"queue": 1.0}, {}),
-                ({"rollout/r": 1.0, "rollout/step": 3}, {}),
-                ({"train/loss": 1.0, "train/step": 12}, {}),
-                ({"rollout/r": 1.0, "rollout/step": 4}, {}),
-            ],
-            [3, 3, 4],
-            id="of two step metrics the first counts",
-        ),
-        pytest.param(
-            [("*", "_timestamp")], [({"a": 1.0, "_timestamp": 1.5}, {})], [], id="a time is no step"
-        ),
-    ],
-)  # fmt: skip
+A, B = {"a": 1.0}, {"b": 1.0}
+STEPS: dict[str, tuple[Any, ...]] = {
+    "calls are counted": ([], [(A, {}), (A, {}), (A, {})], [0, 1, 2]),
+    "a call without commit shares its step with the next": ([], [(A, {"commit": False}), (B, {}), (A, {})], [0, 0, 1]),
+    "a given step ends by the next one, or by commit": (
+        [],
+        [(A, {"step": 5}), (B, {}), (A, {"step": 6, "commit": True}), (A, {})],
+        [5, 5, 6, 7],
+    ),
+    "a step metric": ([("*", "step")], [({**A, "step": 40}, {}), ({**A, "step": 41}, {})], [40, 41]),
+    "of two step metrics the first counts": (
+        [("rollout/*", "rollout/step"), ("train/*", "train/step")],
+        [
+            (A, {}),
+            ({"rollout/r": 1.0, "rollout/step": 3}, {}),
+            ({"train/loss": 1.0, "train/step": 12}, {}),
+            ({"rollout/r": 1.0, "rollout/step": 4}, {}),
+        ],
+        [3, 3, 4],
+    ),
+    "a time is no step": ([("*", "_timestamp")], [({**A, "_timestamp": 1.5}, {})], []),
+}
+
+
+@pytest.mark.parametrize(("metrics", "calls", "steps"), STEPS.values(), ids=STEPS.keys())
 def test_the_step_of_a_call(
     server: Peer, metrics: list[tuple[str, str]], calls: list[tuple[dict[str, float], dict[str, Any]]], steps: list[int]
 ) -> None:
@@ -88,7 +73,7 @@ def test_the_step_of_a_call(
         trackers.log(values, **how)
     trackers.log({"last": 1.0}, step=99)
     trackers.finish()
-    assert [step for step, _ in sent(server)] == [*steps, 99]
+    assert [step for step, _ in numbers(server)] == [*steps, 99]
 
 
 def test_an_exception_that_ends_the_run_is_its_end(server: Peer) -> None:
@@ -98,7 +83,7 @@ def test_an_exception_that_ends_the_run_is_its_end(server: Peer) -> None:
         raise RuntimeError("out of memory")
     except RuntimeError:
         trackers.finish()
-    assert len(sent(server)) == 1
+    assert len(numbers(server)) == 1
     (end,) = server.of(wire.Finish)
     assert (end.outcome, end.error) == ("crashed", "RuntimeError: out of memory")
 

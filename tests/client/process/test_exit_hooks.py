@@ -141,33 +141,30 @@ SPOOLED = """
 DIE = "os.kill(os.getpid(), signal.SIGKILL)"
 
 
-def test_a_kill_leaves_what_was_spooled_and_the_next_process_sends_it(tmp_path: Path) -> None:
-    done = run(tmp_path, textwrap.dedent(SPOOLED) + DIE)
-    assert done.returncode == -signal.SIGKILL
-    assert steps(spooled(tmp_path)) == [0]
-    with Peer() as peer:
-        run(tmp_path, "monitor.close()", url=peer.url)
-        assert peer.steps == [0, 0]
-        assert len({report.launch for report in peer.of(wire.Report)}) == 2
-    assert spooled(tmp_path) == []
+FORK = """
+    child = os.fork()
+    if child == 0:
+        os.closerange(0, 3)
+        time.sleep(120)
+        os._exit(0)
+    print(child, flush=True)
+"""
 
 
-def test_a_forked_child_that_outlives_its_parent_does_not_lock_the_spool(tmp_path: Path) -> None:
-    fork = """
-        child = os.fork()
-        if child == 0:
-            os.closerange(0, 3)
-            time.sleep(120)
-            os._exit(0)
-        print(child, flush=True)
-    """
+@pytest.mark.parametrize("fork", ["", FORK], ids=["alone", "with a forked child that outlives it"])
+def test_a_kill_leaves_what_was_spooled_and_the_next_process_sends_it(tmp_path: Path, fork: str) -> None:
     done = run(tmp_path, textwrap.dedent(SPOOLED) + textwrap.dedent(fork) + DIE)
     try:
+        assert done.returncode == -signal.SIGKILL
+        assert steps(spooled(tmp_path)) == [0]
         with Peer() as peer:
             run(tmp_path, "monitor.close()", url=peer.url)
             assert peer.steps == [0, 0]
+            assert len({report.launch for report in peer.of(wire.Report)}) == 2
+        assert spooled(tmp_path) == []
     finally:
-        os.kill(int(done.stdout), signal.SIGKILL)
+        for child in done.stdout.split():
+            os.kill(int(child), signal.SIGKILL)
 
 
 def test_a_forked_child_reports_on_its_own_and_cannot_end_its_parents_run(tmp_path: Path) -> None:
@@ -271,23 +268,31 @@ def test_a_forked_child_dies_by_sigterm_and_its_parents_run_goes_on(tmp_path: Pa
     assert finish.reason == "exited"
 
 
-def test_a_child_of_multiprocessing_that_fails_is_a_crash(tmp_path: Path) -> None:
-    fork = """
-        import multiprocessing
+CHILD = """
+    import multiprocessing
 
-        def speak():
-            log(monitor, 1)
-            raise RuntimeError("loss is NaN")
+    def speak():
+        for step in range(1, 30):
+            log(monitor, step)
+        {end}
 
-        child = multiprocessing.get_context("fork").Process(target=speak)
-        child.start()
-        child.join()
-        monitor.close()
-    """
+    child = multiprocessing.get_context("fork").Process(target=speak)
+    child.start()
+    child.join()
+"""
+
+
+@pytest.mark.parametrize(
+    ("end", "outcome", "error"), [("raise RuntimeError('loss is NaN')", "crashed", NAN), ("return", "finished", "")]
+)
+def test_a_child_of_multiprocessing_sends_what_is_queued_and_how_it_ends(
+    tmp_path: Path, end: str, outcome: str, error: str
+) -> None:
     with Peer() as peer:
-        run(tmp_path, fork, url=peer.url)
+        run(tmp_path, CHILD.format(end=end), url=peer.url)
         ends = sorted((finish.outcome, finish.error) for finish in peer.of(wire.Finish))
-    assert ends == [("crashed", "RuntimeError: loss is NaN"), ("finished", "")]
+        assert ends == [(outcome, error), ("finished", "")]
+        assert sorted(peer.steps) == list(range(30))
 
 
 def test_an_exit_of_the_process_itself_and_a_kill_are_silent(tmp_path: Path) -> None:
@@ -295,20 +300,3 @@ def test_an_exit_of_the_process_itself_and_a_kill_are_silent(tmp_path: Path) -> 
         run(tmp_path, "os._exit(0)", url=peer.url)
         run(tmp_path, DIE, url=peer.url)
         assert peer.of(wire.Finish) == []
-
-
-def test_a_child_of_multiprocessing_that_ends_without_close_sends_queued_messages(tmp_path: Path) -> None:
-    fork = """
-        import multiprocessing
-
-        def speak():
-            for step in range(1, 30):
-                log(monitor, step)
-
-        child = multiprocessing.get_context("fork").Process(target=speak)
-        child.start()
-        child.join()
-    """
-    with Peer() as peer:
-        run(tmp_path, fork, url=peer.url)
-        assert sorted(peer.steps) == list(range(30))

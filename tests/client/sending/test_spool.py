@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import resource
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol
+from typing import TypeAlias
 
 import pytest
 
@@ -20,19 +20,22 @@ MESSAGE = b"x" * 92
 RECORD_BYTES = len(encode_record(MESSAGE))
 
 
-class MakeSpool(Protocol):
-    def __call__(
-        self, name: str = "a", *, holds: int = 0, losses: LossCounter | None = None, **limits: int
-    ) -> Spool: ...
+MakeSpool: TypeAlias = Callable[..., Spool]
 
 
 @pytest.fixture
-def spool(tmp_path: Path) -> Iterator[MakeSpool]:
+def losses() -> LossCounter:
+    """What the spools of a test lose."""
+    return LossCounter()
+
+
+@pytest.fixture
+def spool(tmp_path: Path, losses: LossCounter) -> Iterator[MakeSpool]:
     """Makes spools below the test's folder and closes them with the test."""
     made: list[Spool] = []
 
-    def make(name: str = "a", *, holds: int = 0, losses: LossCounter | None = None, **limits: int) -> Spool:
-        made.append(Spool(tmp_path / name, limits=Limits(**limits), losses=losses or LossCounter()))
+    def make(name: str = "a", *, holds: int = 0, **limits: int) -> Spool:
+        made.append(Spool(tmp_path / name, limits=Limits(**limits), losses=losses))
         for message in numbered(holds):
             made[-1].append(message)
         return made[-1]
@@ -95,18 +98,18 @@ def test_a_bundle_keeps_within_its_bytes_but_has_one_message_at_least(spool: Mak
     assert len(queue.peek(n_messages=8, size_bytes=1)) == 1
 
 
-def test_beyond_the_cap_the_oldest_segment_is_dropped_and_its_messages_counted(spool: MakeSpool) -> None:
-    losses = LossCounter()
+def test_beyond_the_cap_the_oldest_segment_is_dropped_and_its_messages_counted(
+    spool: MakeSpool, losses: LossCounter
+) -> None:
     segment_bytes = len(HEADER) + 2 * RECORD_BYTES
-    queue = spool(holds=9, losses=losses, segment_bytes=segment_bytes, spool_bytes=3 * segment_bytes)
+    queue = spool(holds=9, segment_bytes=segment_bytes, spool_bytes=3 * segment_bytes)
     assert losses.snapshot() == {"spool_full": 4}
     assert drained(queue) == numbered(9)[4:]
 
 
-def test_a_segment_that_is_being_read_is_never_deleted(spool: MakeSpool) -> None:
-    losses = LossCounter()
+def test_a_segment_that_is_being_read_is_never_deleted(spool: MakeSpool, losses: LossCounter) -> None:
     segment_bytes = len(HEADER) + RECORD_BYTES
-    queue = spool(losses=losses, segment_bytes=segment_bytes, spool_bytes=2 * segment_bytes)
+    queue = spool(segment_bytes=segment_bytes, spool_bytes=2 * segment_bytes)
     queue.append(numbered(1)[0])
     queue.peek(n_messages=1, size_bytes=1 << 20)
     for message in numbered(5)[1:]:
@@ -126,9 +129,8 @@ def largest_file(size_bytes: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-def test_a_partial_write_raises_and_keeps_complete_records(spool: MakeSpool) -> None:
-    losses = LossCounter()
-    queue = spool(losses=losses)
+def test_a_partial_write_raises_and_keeps_complete_records(spool: MakeSpool, losses: LossCounter) -> None:
+    queue = spool()
     first, second, third = numbered(3)
     queue.append(first)
     with largest_file(len(HEADER) + RECORD_BYTES + 10), pytest.raises(OSError, match=r"File too large|only a part"):
@@ -151,9 +153,8 @@ def test_a_disk_that_stays_full_is_not_filled_with_empty_files(tmp_path: Path, s
     assert drained(queue) == [MESSAGE]
 
 
-def test_a_segment_that_cannot_be_opened_now_is_read_later(spool: MakeSpool) -> None:
-    losses = LossCounter()
-    queue = spool(holds=3, losses=losses, segment_bytes=RECORD_BYTES)
+def test_a_segment_that_cannot_be_opened_now_is_read_later(spool: MakeSpool, losses: LossCounter) -> None:
+    queue = spool(holds=3, segment_bytes=RECORD_BYTES)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
     try:
@@ -165,12 +166,11 @@ def test_a_segment_that_cannot_be_opened_now_is_read_later(spool: MakeSpool) -> 
     assert losses.snapshot() == {}
 
 
-def test_a_segment_of_another_version_stays_on_disk(tmp_path: Path, spool: MakeSpool) -> None:
+def test_a_segment_of_another_version_stays_on_disk(tmp_path: Path, spool: MakeSpool, losses: LossCounter) -> None:
     path = tmp_path / "newer" / "00000000.seg"
     path.parent.mkdir()
     path.write_bytes(HEADER[:-1] + b"\x02 whatever")
-    losses = LossCounter()
-    adopter = spool("adopter", losses=losses)
+    adopter = spool("adopter")
     adopter.adopt()
     adopter.append(MESSAGE)
     assert drained(adopter) == [MESSAGE]
@@ -180,15 +180,14 @@ def test_a_segment_of_another_version_stays_on_disk(tmp_path: Path, spool: MakeS
 
 
 def test_a_segment_that_may_not_be_read_stays_on_disk_and_does_not_stop_the_others(
-    tmp_path: Path, spool: MakeSpool
+    tmp_path: Path, spool: MakeSpool, losses: LossCounter
 ) -> None:
     for name in ("first", "second"):
         spool(name, holds=1).close()
     unreadable = tmp_path / "first" / "00000001.seg"
     unreadable.unlink()
     unreadable.mkdir()  # root may read every file, but no one may read a folder
-    losses = LossCounter()
-    adopter = spool("adopter", losses=losses)
+    adopter = spool("adopter")
     adopter.adopt()
     assert drained(adopter) == numbered(1)
     assert losses.snapshot() == {"unread": 1}
@@ -196,7 +195,7 @@ def test_a_segment_that_may_not_be_read_stays_on_disk_and_does_not_stop_the_othe
     assert unreadable.exists()
 
 
-def test_only_damaged_records_are_lost_and_counted(tmp_path: Path, spool: MakeSpool) -> None:
+def test_only_damaged_records_are_lost_and_counted(tmp_path: Path, spool: MakeSpool, losses: LossCounter) -> None:
     queue = spool(holds=3)
     queue.close()
     (path,) = tmp_path.rglob("*.seg")
@@ -204,8 +203,7 @@ def test_only_damaged_records_are_lost_and_counted(tmp_path: Path, spool: MakeSp
     data[len(HEADER) + RECORD_BYTES + 20] ^= 1
     path.write_bytes(bytes(data) + encode_record(b"torn")[:-1])
     (tmp_path / "a" / "00000002.seg").write_bytes(b"no segment at all")
-    losses = LossCounter()
-    adopter = spool("b", losses=losses)
+    adopter = spool("b")
     adopter.adopt()
     assert drained(adopter) == [numbered(3)[0], numbered(3)[2]]
     assert losses.snapshot() == {"damaged": 3}
@@ -213,10 +211,9 @@ def test_only_damaged_records_are_lost_and_counted(tmp_path: Path, spool: MakeSp
 
 @pytest.mark.parametrize("kept_bytes", [0, len(HEADER) + RECORD_BYTES + 5])
 def test_every_message_of_a_segment_that_lost_its_end_is_counted_by_the_process_that_wrote_it(
-    tmp_path: Path, spool: MakeSpool, kept_bytes: int
+    tmp_path: Path, spool: MakeSpool, losses: LossCounter, kept_bytes: int
 ) -> None:
-    losses = LossCounter()
-    queue = spool(holds=5, losses=losses)
+    queue = spool(holds=5)
     (path,) = tmp_path.rglob("*.seg")
     path.write_bytes(path.read_bytes()[:kept_bytes])
     found = drained(queue)
@@ -224,12 +221,13 @@ def test_every_message_of_a_segment_that_lost_its_end_is_counted_by_the_process_
     assert losses.snapshot() == {"damaged": 5 - len(found)}
 
 
-def test_an_empty_segment_of_a_dead_process_counts_as_a_loss(tmp_path: Path, spool: MakeSpool) -> None:
+def test_an_empty_segment_of_a_dead_process_counts_as_a_loss(
+    tmp_path: Path, spool: MakeSpool, losses: LossCounter
+) -> None:
     spool("dead", holds=5).close()
     (path,) = tmp_path.rglob("*.seg")
     path.write_bytes(b"")
-    losses = LossCounter()
-    adopter = spool("adopter", losses=losses)
+    adopter = spool("adopter")
     adopter.adopt()
     assert drained(adopter) == []
     assert losses.snapshot() == {"damaged": 1}
@@ -274,10 +272,8 @@ def test_the_spool_of_a_living_process_is_not_adopted(tmp_path: Path, spool: Mak
 
 def test_a_lock_is_held_once_and_released(tmp_path: Path) -> None:
     held = DirectoryLock.acquire(tmp_path)
-    assert held is not None
     assert DirectoryLock.acquire(tmp_path) is None
     held.release()
     again = DirectoryLock.acquire(tmp_path)
-    assert again is not None
     again.release()
     assert DirectoryLock.acquire(tmp_path / "absent") is None

@@ -1,4 +1,4 @@
-"""The connection to the service: kept, reopened, over TLS, and through the proxies of the environment."""
+"""One upload: what answers mean, and its connection: kept, reopened, over TLS, and through proxies."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import sys
 import textwrap
 import threading
 from base64 import b64encode
+from itertools import chain, repeat
 
 import pytest
 
@@ -18,15 +19,15 @@ from tests.client.server import CERTIFICATE, Answer, Peer, problem
 from tests.fixtures.waiting import eventually
 from trmon_client.config.settings import Limits
 from trmon_client.core import wire
-from trmon_client.sending.transport import HttpTransport, UploadOutcome, UploadResult
+from trmon_client.sending.transport import MAX_ANSWER_BYTES, HttpTransport, UploadOutcome, UploadResult
 
 HEARTBEAT = wire.encode(wire.Heartbeat(attempt="a", launch="l"))
 CREDENTIALS = b64encode(b"me:p@ss").decode()
 
 
-def sent(url: str, *, times: int = 1, token: str | None = None) -> UploadResult:
+def sent(url: str, *, times: int = 1, token: str | None = None, limits: Limits | None = None) -> UploadResult:
     """Return the result of the last of several uploads by one transport."""
-    transport = HttpTransport(url, token=token, limits=Limits())
+    transport = HttpTransport(url, token=token, limits=limits or Limits())
     results = [transport.send([HEARTBEAT]) for _ in range(times)]
     transport.close()
     return results[-1]
@@ -72,6 +73,51 @@ def test_an_answer_that_comes_before_the_body_is_read_counts() -> None:
         transport.close()
     assert result.outcome is UploadOutcome.REFUSED
     assert result.detail.startswith("HTTP 413: ")
+
+
+def test_a_url_with_the_path_of_a_page_or_https_is_told_with_what_to_correct() -> None:
+    with Peer(otherwise=problem(404, "no route '/runs/api/v1/reports'")) as peer:
+        for url in (f"{peer.url}/runs", peer.url.replace("http", "https")):
+            detail = sent(url).detail
+            assert ("correct url= (TRMON_URL)" if url.endswith("runs") else "the service speaks http") in detail
+
+
+SENT = "Wed, 21 Oct 2026 07:28:00 GMT"
+RETRY_AFTER = [
+    ({"Retry-After": "0.25"}, 0.25),
+    ({"Retry-After": "-3"}, 0.0),
+    ({"Retry-After": "nan"}, 0.0),
+    ({"Retry-After": "1e9"}, 600.0),
+    ({"Retry-After": "soon"}, 0.0),
+    ({"Retry-After": SENT}, 0.0),
+    ({"Retry-After": "Wed, 21 Oct 2026 07:28:30 GMT", "Date": SENT}, 30.0),
+]
+
+
+@pytest.mark.parametrize(("headers", "seconds"), RETRY_AFTER, ids=str)
+def test_retry_after_is_honoured_within_reason(headers: dict[str, str], seconds: float) -> None:
+    with Peer(otherwise=problem(429, "busy", **headers)) as peer:
+        result = sent(peer.url)
+    assert (result.outcome, result.retry_after_seconds) == (UploadOutcome.AGAIN, seconds)
+    assert result.detail == "HTTP 429: busy"
+
+
+HEAD = b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 10000000000\r\n\r\n"
+ENDLESS = {
+    "a body that is too long": (HEAD, b"x" * (1 << 20), 30.0, f"more than {MAX_ANSWER_BYTES} bytes"),
+    "a body that drips": (HEAD, b"x", 0.2, "no complete answer"),
+    "a head that drips": (b"HTTP/1.1 502 ", b"x", 0.2, "no complete answer"),
+    "interim answers without end": (b"", b"HTTP/1.1 100 Continue\r\n\r\n", 0.2, "no complete answer"),
+}
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize(("head", "part", "seconds", "detail"), ENDLESS.values(), ids=ENDLESS.keys())
+def test_an_endless_answer_is_abandoned(head: bytes, part: bytes, seconds: float, detail: str) -> None:
+    with HostileServer(hostile.drip(chain([head], repeat(part)), seconds=0.01 / len(part))) as server:
+        result = sent(server.url, limits=Limits(read_timeout_seconds=seconds))
+    assert result.outcome is UploadOutcome.AGAIN
+    assert detail in result.detail
 
 
 def test_an_upload_imports_no_module() -> None:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Protocol
+from typing import TypeAlias
 
 import pytest
 
 from trmon_client.config.settings import Limits
 from trmon_client.core.wire.segments import scan_segment
-from trmon_client.error_guard import ErrorGuard, LossCounter
+from trmon_client.error_guard import ErrorGuard
 from trmon_client.sending.spool import Spool
 from trmon_client.sending.uploader import RetryBuffer
 
@@ -19,20 +19,22 @@ def numbered(n: int) -> list[bytes]:
     return [b"%d" % i for i in range(n)]
 
 
-class MakeRetryBuffer(Protocol):
-    def __call__(
-        self, folder: Path, *, holds: int = 0, losses: LossCounter | None = None, **limits: int
-    ) -> RetryBuffer: ...
+MakeRetryBuffer: TypeAlias = Callable[..., RetryBuffer]
 
 
 @pytest.fixture
-def retry_buffer() -> Iterator[MakeRetryBuffer]:
+def error_guard() -> ErrorGuard:
+    """Counts what the buffers of a test lose."""
+    return ErrorGuard()
+
+
+@pytest.fixture
+def retry_buffer(error_guard: ErrorGuard) -> Iterator[MakeRetryBuffer]:
     """Makes buffers that spool below a folder and closes them with the test."""
     made: list[RetryBuffer] = []
 
-    def make(folder: Path, *, holds: int = 0, losses: LossCounter | None = None, **limits: int) -> RetryBuffer:
-        chosen, error_guard = Limits(**limits), ErrorGuard()
-        error_guard.losses = losses or error_guard.losses
+    def make(folder: Path, *, holds: int = 0, **limits: int) -> RetryBuffer:
+        chosen = Limits(**limits)
         spool = Spool(folder / "run" / "process", limits=chosen, losses=error_guard.losses)
         made.append(RetryBuffer(spool, limits=chosen, error_guard=error_guard))
         for message in numbered(holds):
@@ -137,29 +139,27 @@ def test_close_writes_all_to_disk_and_a_late_acknowledgement_changes_nothing(
 
 
 def test_without_room_in_memory_and_spool_the_newest_is_dropped_and_counted(
-    tmp_path: Path, retry_buffer: MakeRetryBuffer
+    tmp_path: Path, retry_buffer: MakeRetryBuffer, error_guard: ErrorGuard
 ) -> None:
     (tmp_path / "run").write_text("no folder")
-    losses = LossCounter()
-    queue = retry_buffer(tmp_path, holds=7, losses=losses, queue_reports=4)
-    assert losses.snapshot() == {"queue_full": 3}
+    queue = retry_buffer(tmp_path, holds=7, queue_reports=4)
+    assert error_guard.losses.snapshot() == {"queue_full": 3}
     assert queue.next_bundle(4) == numbered(4)
     queue.close()
-    assert losses.snapshot() == {"queue_full": 3, "spool_error": 4}
+    assert error_guard.losses.snapshot() == {"queue_full": 3, "spool_error": 4}
 
 
 def test_without_room_the_last_message_is_kept_and_the_end_says_what_is_lost(
-    tmp_path: Path, retry_buffer: MakeRetryBuffer, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, retry_buffer: MakeRetryBuffer, error_guard: ErrorGuard, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "run").write_text("no folder")
-    losses = LossCounter()
-    queue = retry_buffer(tmp_path, holds=5, losses=losses, queue_reports=4)
+    queue = retry_buffer(tmp_path, holds=5, queue_reports=4)
     queue.add(b"last", is_last=True)
-    assert losses.snapshot() == {"queue_full": 1}
+    assert error_guard.losses.snapshot() == {"queue_full": 1}
     assert queue.next_bundle(8) == [*numbered(4), b"last"]
     queue.acknowledge(2)
     queue.close()
-    assert losses.snapshot() == {"queue_full": 1, "spool_error": 3}
+    assert error_guard.losses.snapshot() == {"queue_full": 1, "spool_error": 3}
     assert "3 messages are lost" in capsys.readouterr().err
 
 

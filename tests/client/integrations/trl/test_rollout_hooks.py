@@ -49,47 +49,31 @@ def test_advantages_have_the_weights_of_their_sequences(
     assert torch.equal(inputs["old_per_token_logps"][1], mu[1] if policy is SOFT else pi[1])
 
 
-def keys_of(*, accumulation: int, per_generation: int, iterations: int, windows: list[int]) -> list[tuple[int, ...]]:
-    """Return (step, update, chunks or -1) of each micro-batch of optimizer steps of these lengths."""
+KEYS: dict[str, tuple[tuple[int, int, int], list[int], list[Any]]] = {
+    "one micro-batch": ((1, 1, 1), [1, 1], [(0, 0, 1), (1, 0, 1)]),
+    "accumulation": ((2, 2, 1), [2, 2], [(0, 0, 2)] * 2 + [(1, 0, 2)] * 2),
+    "several updates of one generation": ((1, 2, 1), [1] * 4, [(0, 0, 1), (0, 1, 1), (2, 0, 1), (2, 1, 1)]),
+    "iterations": ((1, 1, 2), [1] * 4, [(0, 0, 1), (0, 1, 1), (2, 0, 1), (2, 1, 1)]),
+    "iterations and accumulation": ((2, 2, 2), [2] * 3, [(0, 0, 2)] * 2 + [(0, 1, 2)] * 2 + [(2, 0, 2)] * 2),
+    "several generations in one optimizer step": ((2, 1, 1), [2, 2], [(0, 0, 2)] * 2 + [(1, 0, 2)] * 2),
+    "a generation within an optimizer step": ((2, 3, 1), [2, 2], [(0, 0, 2)] * 2 + [(0, 1, None), (1, 0, None)]),
+    "an epoch's short last step": ((2, 2, 1), [2, 1, 2], [(0, 0, 2)] * 2 + [(1, 0, None), (1, 1, None), (2, 0, None)]),
+}
+"""Accumulation, micro-batches of a generation and iterations; micro-batches of each optimizer step; their keys."""
+
+
+@pytest.mark.parametrize(("sizes", "windows", "expected"), KEYS.values(), ids=KEYS.keys())
+def test_a_micro_batch_has_its_key(
+    sizes: tuple[int, int, int], windows: list[int], expected: list[tuple[int, ...]]
+) -> None:
+    accumulation, per_generation, iterations = sizes
     calls_per_rollout = per_generation * iterations
-    keys, found, calls = UpdateKeys(calls_per_rollout=calls_per_rollout), [], 0
+    keys, found = UpdateKeys(calls_per_rollout=calls_per_rollout), []
     for global_step, n_calls in enumerate(windows):
         for _ in range(n_calls):
-            if calls % calls_per_rollout == 0:
+            if len(found) % calls_per_rollout == 0:
                 keys.begin_rollout(global_step)
-            step, update, chunks = keys.next(global_step, chunks=n_calls if n_calls == accumulation else None)
-            found.append((step, update, -1 if chunks is None else chunks))
-            calls += 1
-    return found
-
-
-@pytest.mark.parametrize(
-    ("accumulation", "per_generation", "iterations", "windows", "expected"),
-    [
-        (1, 1, 1, [1, 1], [(0, 0, 1), (1, 0, 1)]),
-        (2, 2, 1, [2, 2], [(0, 0, 2)] * 2 + [(1, 0, 2)] * 2),
-        (1, 2, 1, [1] * 4, [(0, 0, 1), (0, 1, 1), (2, 0, 1), (2, 1, 1)]),
-        (1, 1, 2, [1] * 4, [(0, 0, 1), (0, 1, 1), (2, 0, 1), (2, 1, 1)]),
-        (2, 2, 2, [2] * 3, [(0, 0, 2)] * 2 + [(0, 1, 2)] * 2 + [(2, 0, 2)] * 2),
-        (2, 1, 1, [2, 2], [(0, 0, 2)] * 2 + [(1, 0, 2)] * 2),
-        (2, 3, 1, [2, 2], [(0, 0, 2)] * 2 + [(0, 1, -1), (1, 0, -1)]),
-        (2, 2, 1, [2, 1, 2], [(0, 0, 2)] * 2 + [(1, 0, -1), (1, 1, -1), (2, 0, -1)]),
-    ],
-    ids=[
-        "one micro-batch",
-        "accumulation",
-        "several updates of one generation",
-        "iterations",
-        "iterations and accumulation",
-        "several generations in one optimizer step",
-        "a generation within an optimizer step",
-        "an epoch's short last step",
-    ],
-)
-def test_a_micro_batch_has_its_key(
-    accumulation: int, per_generation: int, iterations: int, windows: list[int], expected: list[tuple[int, ...]]
-) -> None:
-    found = keys_of(accumulation=accumulation, per_generation=per_generation, iterations=iterations, windows=windows)
+            found.append(keys.next(global_step, chunks=n_calls if n_calls == accumulation else None))
     assert found == expected
 
 
