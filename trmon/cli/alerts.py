@@ -11,7 +11,7 @@ from rich import box
 from rich.markup import escape
 from rich.table import Table
 
-from trmon.cli.command import console, plain_errors, read_settings
+from trmon.cli.command import console, echo_json, plain_errors, read_settings
 from trmon.config import rules as rulefiles
 from trmon.terminal.text import printable
 
@@ -51,7 +51,7 @@ def alarm_budget(
     with plain_errors(), service_of(url) as service:
         found = service.alarm_budget()
         if as_json:
-            typer.echo(encode_answer(found))
+            echo_json(encode_answer(found))
             return
         terminal = console()
         for window in found.windows:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from trmon.cli.command import console, plain_errors
+from trmon.cli.command import console, echo_json, plain_errors
 from trmon.cli.running_service import service_of
 from trmon.terminal.arguments import parse_run_name
 from trmon.terminal.text import print_lines
@@ -108,6 +108,6 @@ def budget_command(
     with plain_errors(), service_of(url) as service:
         found = service.budget(str(parse_run_name(run)))
         if as_json:
-            typer.echo(encode_answer(found))
+            echo_json(encode_answer(found))
         else:
             print_lines(console(), budget_lines(found))

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from trmon.cli.command import console, plain_errors
+from trmon.cli.command import console, echo_json, plain_errors
 from trmon.cli.running_service import service_of
 from trmon.domain.health.judgement import verdict_words
 from trmon.terminal.arguments import parse_run_name
@@ -80,7 +80,7 @@ def diff_command(
     with plain_errors(), service_of(url) as service:
         found = service.diff([str(parse_run_name(run)) for run in runs], by=by)
         if as_json:
-            typer.echo(encode_answer(found))
+            echo_json(encode_answer(found))
         else:
             terminal = console()
             print_lines(terminal, comparison_lines(found, width=terminal.width))

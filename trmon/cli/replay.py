@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from trmon.cli.command import console, plain_errors, unusable_input
+from trmon.cli.command import console, echo_json, plain_errors, unusable_input
 from trmon.domain.errors import InvalidInput
 from trmon.domain.recording import (
     RecordedSequence,
@@ -230,7 +230,7 @@ def replay_command(
         replayed = replay_recording(read_recordings(directory, first=first, last=last), n_worst=worst)
         found = replay_info(replayed, worst_sequences(replayed.updates, by=by, n=sequences))
         if as_json:
-            typer.echo(msgspec.json.format(encode_answer(found)))
+            echo_json(msgspec.json.format(encode_answer(found)))
         else:
             print_replay(found, console())
         sys.exit(1 if found.n_differing else 0)

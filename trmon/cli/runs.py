@@ -164,6 +164,6 @@ def note_command(
         notes = service.notes(name) if text is None else [service.add_note(name, text, step=step)]
         if as_json:
             for note in notes:
-                typer.echo(encode_answer(note))
+                echo_json(encode_answer(note))
         else:
             console().print(note_table(notes))
