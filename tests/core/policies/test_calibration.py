@@ -27,7 +27,6 @@ def test_trm_auto_has_the_criteria_of_trm_on_mismatch_with_the_bounds_at_their_c
         "mean_kl": 0.02,
         "mean_k3": 0.02,
     }
-    assert TRM_AUTO.calibrate is not None
     assert TRM_AUTO.calibrate.floor == tuple((None, c.upper) for c in trm.criteria)
     assert (TRM_AUTO.calibrate.rate, TRM_AUTO.calibrate.sequences) == (0.01, 2048)
     faster = Policy.parse({"name": "trm_auto", "calibrate": {"rate": 0.05}})

@@ -421,12 +421,6 @@ def test_the_mask_is_of_the_whole_call_even_if_it_is_computed_in_blocks_elsewher
     assert found.weights.tolist() == found.mask.astype(float).tolist()
 
 
-def test_without_the_proximal_policy_it_reads_the_total() -> None:
-    given = drifted_by(np.array([[0.0, 0.1, 3.0]]))
-    given["logprobs"] = given.pop("old_logprobs")
-    assert apply_token_rules(preset("m2po"), **given).mask.tolist() == [[True, True, False]]
-
-
 @pytest.mark.parametrize("seed", range(20))
 def test_the_fraction_dropped_of_counted_values_is_that_of_the_tokens(seed: int) -> None:
     random = np.random.default_rng(seed)
