@@ -11,11 +11,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-from tests.proof.models import Array, Language, Model, census, countable_model, moved, near
-from trmon_client.core import statistics
+from tests.proof.models import Array, Language, Model, census, columns_of, countable_model, moved, near
 from trmon_client.core.bounds import Improvement, improvement, minorizer, surrogate
 from trmon_client.core.columns import Columns
-from trmon_client.core.divergence import divergence_columns
 from trmon_client.core.policies.decision import decide
 from trmon_client.core.policies.policy import preset
 
@@ -48,17 +46,7 @@ class Task:
 
     def columns(self, pi: Model) -> Columns:
         """Return the columns of the batch, with exact divergences."""
-        mask = self.mu.language.mask[self.batch]
-        columns = statistics.columns(
-            rollout_logprobs=self.mu.logprobs[self.batch],
-            logprobs=pi.logprobs[self.batch],
-            mask=mask,
-            advantages=self.advantages,
-        )
-        logits = (model.logits[self.batch] for model in (self.mu, pi))
-        return divergence_columns.with_divergences(
-            columns, divergence_columns.exact(rollout_logits=next(logits), logits=next(logits), mask=mask)
-        )
+        return columns_of(self.batch, mu=self.mu, pi=pi, advantages=self.advantages)
 
     def policy_gradient(self, pi: Model, *, accepted: Array) -> list[Array]:
         """Return (1/N) sum_i M_i A_i sum_t rho_t grad log pi, by the logits of pi. Source: [TRM] eq. 23."""

@@ -68,11 +68,6 @@ def test_bounds_stand_at_their_ceilings(name: str, calibrate: dict[str, Any], ex
     assert policy.calibrate == Calibration(floor=((before.lower, before.upper),))
 
 
-def test_a_calibrated_preset_reads_mismatch_instead_of_the_primary_pair() -> None:
-    policy = Policy.parse({"name": "trm_avg", "calibrate": {}})
-    assert {criterion.pair for criterion in policy.criteria} == {MISMATCH}
-
-
 @pytest.mark.parametrize(
     ("calibrate", "named"),
     [
