@@ -65,8 +65,8 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 def signals_page() -> str:
     """Return the page of every signal."""
-    pair_signals = {spec.stem: spec for spec in SIGNALS.values() if spec.per_pair}
-    batch_signals = [spec for spec in SIGNALS.values() if not spec.per_pair]
+    pair_signals = {spec.stem: spec for spec in SIGNALS.values() if spec.pair}
+    batch_signals = [spec for spec in SIGNALS.values() if not spec.pair]
     return _page(
         "Signals",
         "What is computed of every batch. Nats; d is the token log-ratio, rho = exp(d), S and T a sequence's sum of "

@@ -1,4 +1,4 @@
-"""Columns for tests: from a golden file, from given log-ratios, or drawn by hypothesis."""
+"""Columns for tests: from a golden file, or from given log-ratios."""
 
 from __future__ import annotations
 
@@ -7,15 +7,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from hypothesis import strategies as st
 
 from tests.core import golden
 from trmon_client.core import statistics
 from trmon_client.core.column_schema import COLUMNS
 from trmon_client.core.columns import Columns
-
-log_ratios = st.lists(st.lists(st.floats(-3, 3, width=32), max_size=6), min_size=1, max_size=5)
-"""Log-ratios of 1 to 5 sequences of 0 to 6 tokens."""
 
 
 def golden_columns(case: str) -> Columns:

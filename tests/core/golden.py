@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -12,15 +11,6 @@ import numpy as np
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 OTHER_FILES = {"exact", "bounds"}
-
-
-@dataclass(frozen=True)
-class GoldenDecision:
-    """The decision of a preset with default bounds: accepted [B], reasons [B] (None where accepted), and its pair."""
-
-    accepted: np.ndarray[Any, Any]
-    reasons: list[str | None]
-    pair: str
 
 
 def cases() -> list[str]:
@@ -44,14 +34,6 @@ def columns(case: str) -> dict[str, Any]:
 def signals(case: str) -> dict[str, float]:
     """Return the expected signals, a subset of those trmon computes."""
     return {name: float(value) for name, value in load(case)["signals"].items()}
-
-
-def decisions(case: str) -> dict[str, GoldenDecision]:
-    """Return the expected decisions by preset name."""
-    return {
-        name: GoldenDecision(np.array(found["accepted"], bool), found["reasons"], found["pair"])
-        for name, found in load(case)["decisions"].items()
-    }
 
 
 @cache

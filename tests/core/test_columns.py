@@ -20,14 +20,6 @@ from trmon_client.core.policies.policy import preset
 from trmon_client.core.signals import batch_signals
 
 
-def test_pairs_and_the_primary_pair_follow_from_the_given_columns() -> None:
-    inputs = batch(0)
-    assert statistics.columns(**inputs).pairs == ("mismatch", "staleness", "total")
-    del inputs["logprobs"]
-    found = statistics.columns(**inputs)
-    assert (found.pairs, found.primary) == (("mismatch",), "mismatch")
-
-
 def test_merge_concatenates_sequences_in_order_and_adds_histograms() -> None:
     parts = [statistics.columns(**batch(seed, n_sequences=seed)) for seed in (1, 2, 3)]
     before = parts[0].histograms["total"].copy()

@@ -106,7 +106,6 @@ STEPS = {
     for name in (
         "divergence.divergence_columns.blockwise_divergences",
         "divergence.divergence_columns.reduce_divergences",
-        "policies.token_decision.effect_of",
         "reduction.sequences.reduce_block",
         "reduction.sequences.sequence_labels",
         "reduction.token_terms.ClipTokens.columns",

@@ -56,7 +56,7 @@ MUTANTS: Mutants = {
         ("signals", "chi2_sn = variance / (1 + deviation) ** 2", "chi2_sn = variance / (1 + deviation)"),
     ],
     "acceptance": [
-        ("policies", 'self._where(columns["n_invalid"] > 0,', 'self._where(columns["n_invalid"] > 1,'),
+        ("policies", 'self._xp.where(columns["n_invalid"] > 0,', 'self._xp.where(columns["n_invalid"] > 1,'),
         ("policies", "return compared <= self.upper_compared", "return compared < self.upper_compared"),
         ("policies", "math.log(bound) if bound is not None and", "math.log2(bound) if bound is not None and"),
         ("policies", "failed & (value > criterion.upper_compared)", "failed & (value < criterion.upper_compared)"),

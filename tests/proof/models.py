@@ -8,6 +8,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from trmon_client.core import statistics
+from trmon_client.core.columns import Columns
+from trmon_client.core.divergence import divergence_columns
+
 Array: TypeAlias = Any
 """A numpy array."""
 
@@ -143,6 +147,14 @@ def census(model: Model, *, parts: int) -> Array:
     """
     counts = model.responses * parts**model.language.horizon
     return np.repeat(np.arange(len(counts)), np.rint(counts).astype(int))
+
+
+def columns_of(batch: Array, *, mu: Model, pi: Model, tv: bool = False, **given: Any) -> Columns:
+    """Return the columns of a batch of responses by their indices, with the exact divergences of pi from mu."""
+    mask = mu.language.mask[batch]
+    columns = statistics.columns(rollout_logprobs=mu.logprobs[batch], logprobs=pi.logprobs[batch], mask=mask, **given)
+    exact = divergence_columns.exact(rollout_logits=mu.logits[batch], logits=pi.logits[batch], mask=mask, tv=tv)
+    return divergence_columns.with_divergences(columns, exact)
 
 
 def _shapes(language: Language) -> list[tuple[int, int]]:

@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.proof.models import Array, Language, Model, census, countable_model, near
-from trmon_client.core import statistics
+from tests.proof.models import Array, Language, Model, census, columns_of, countable_model, near
 from trmon_client.core.divergence import divergence_columns
 from trmon_client.core.signals import batch_signals
 
@@ -40,18 +39,8 @@ class World:
     @cached_property
     def signals(self) -> dict[str, float]:
         """The signals of the batch."""
-        batch = self.batch
-        mask = self.mu.language.mask[batch]
-        columns = statistics.columns(
-            rollout_logprobs=self.mu.logprobs[batch],
-            old_logprobs=self.old.logprobs[batch],
-            logprobs=self.pi.logprobs[batch],
-            mask=mask,
-        )
-        divergences = divergence_columns.exact(
-            rollout_logits=self.mu.logits[batch], logits=self.pi.logits[batch], mask=mask, tv=True
-        )
-        return batch_signals.compute(divergence_columns.with_divergences(columns, divergences))
+        old = self.old.logprobs[self.batch]
+        return batch_signals.compute(columns_of(self.batch, mu=self.mu, pi=self.pi, tv=True, old_logprobs=old))
 
 
 def _world(size: tuple[int, int, int], stops: bool, truncates: bool, seed: int) -> World:

@@ -11,11 +11,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-from tests.proof.models import Array, Language, Model, census, countable_model, moved, near
-from trmon_client.core import statistics
-from trmon_client.core.bounds import improvement, minorizer, surrogate
+from tests.proof.models import Array, Language, Model, census, columns_of, countable_model, moved, near
+from trmon_client.core.bounds import Improvement, improvement, minorizer, surrogate
 from trmon_client.core.columns import Columns
-from trmon_client.core.divergence import divergence_columns
 from trmon_client.core.policies.decision import decide
 from trmon_client.core.policies.policy import preset
 
@@ -48,17 +46,7 @@ class Task:
 
     def columns(self, pi: Model) -> Columns:
         """Return the columns of the batch, with exact divergences."""
-        mask = self.mu.language.mask[self.batch]
-        columns = statistics.columns(
-            rollout_logprobs=self.mu.logprobs[self.batch],
-            logprobs=pi.logprobs[self.batch],
-            mask=mask,
-            advantages=self.advantages,
-        )
-        logits = (model.logits[self.batch] for model in (self.mu, pi))
-        return divergence_columns.with_divergences(
-            columns, divergence_columns.exact(rollout_logits=next(logits), logits=next(logits), mask=mask)
-        )
+        return columns_of(self.batch, mu=self.mu, pi=pi, advantages=self.advantages)
 
     def policy_gradient(self, pi: Model, *, accepted: Array) -> list[Array]:
         """Return (1/N) sum_i M_i A_i sum_t rho_t grad log pi, by the logits of pi. Source: [TRM] eq. 23."""
@@ -117,7 +105,6 @@ def test_the_gradient_of_soft_masking_is_the_weighted_policy_gradient(seed: int,
     task, pi, bound = drifted(seed, stops=True, share=0.5)
     decision = decide(task.columns(pi), preset("seq_max_k3", upper=bound, soft_tau=tau))
     weights = decision.soft_weights
-    assert weights is not None
     found = gradient(lambda policy: surrogate(task.columns(policy), weights=weights, centred=True).value, pi)
     assert_close(found, task.policy_gradient(pi, accepted=weights))
     if tau == 1e-9:
@@ -152,7 +139,8 @@ def test_improvement_is_supported_only_where_the_true_objective_rises() -> None:
         for trained, pi in (*steps, *((with_misleading_rewards(task, pi), pi) for pi in drifted)):
             columns = trained.columns(pi)
             rises = trained.objective(pi) > trained.objective(trained.mu)
-            is_supported = improvement(columns, accepted=np.ones(len(task.batch), bool), centred=True).is_supported
+            found = improvement(columns, accepted=np.ones(len(task.batch), bool), centred=True)
+            is_supported = found is Improvement.SUPPORTED
             assert rises or not is_supported
             supported += is_supported
             misled += not rises and surrogate(columns, centred=True).value > 0

@@ -367,7 +367,6 @@ class Protocol(RuleBasedStateMachine):
         changes = self.models[run].changes
         may_be_held = len(changes) >= FLAPPING
         for change, following in pairwise([*changes, None]):
-            assert change is not None
             key, state = deliveries[change]
             if change in told:
                 assert taken[key], "recorded, but never sent"

@@ -207,10 +207,9 @@ class System:
 
     def expire(self, worker: Worker) -> None:
         """Let a worker's leases expire, as if it had been paused for long; its scheduler does not know yet."""
-        assert worker.leases is not None
         with self._observed.writing.begin() as connection:
             for table, values in ((tables.lease, {"expires_at": 0.0}), (tables.worker, {"seen_at": 0.0})):
-                connection.execute(table.update().where(table.c.holder == _name(worker)).values(values))
+                connection.execute(table.update().where(table.c.holder == worker.leases._holder).values(values))
         worker.is_lapsed = True
 
     @contextmanager
@@ -277,11 +276,6 @@ class System:
 
 def _nothing() -> None:
     pass
-
-
-def _name(worker: Worker) -> str:
-    assert worker.leases is not None
-    return worker.leases._holder
 
 
 def _change_of(dedup_key: str) -> Change:

@@ -146,11 +146,6 @@ class AlphaSplit:
         total = self.staleness + self.mismatch
         return self.mismatch / total if total else math.nan
 
-    @property
-    def staleness_share(self) -> float:
-        """The share of staleness in the sum of the bounds, 1 - mismatch_share."""
-        return 1.0 - self.mismatch_share
-
 
 def engine_lag(columns: Columns) -> float:
     """Return the lag in weight versions between the two sides of the pair that rules read; 0 means equal weights.
@@ -271,11 +266,6 @@ class Improvement(Enum):
     SURROGATE_UNKNOWN = "surrogate_unknown"
     BOUND_UNKNOWN = "bound_unknown"
     WITHIN_ERROR = "within_error"
-
-    @property
-    def is_supported(self) -> bool:
-        """Whether the surrogate exceeds the error bound."""
-        return self is Improvement.SUPPORTED
 
 
 def improvement(columns: Columns, *, accepted: Array, centred: bool = False, reward_range: float = 1.0) -> Improvement:

@@ -45,10 +45,6 @@ class TurnColumns:
         """Where the turns of each sequence end, numpy int64 [B]; each begins where the one before ends."""
         return np.cumsum(self.n_turns)
 
-    def with_arrays(self, arrays: Sequence[Array]) -> TurnColumns:
-        """Return the columns with other arrays, in the order of `by_name`."""
-        return replace(self, by_name=dict(zip(self.by_name, arrays, strict=True)))
-
     @staticmethod
     def merge(*parts: TurnColumns) -> TurnColumns:
         """Return the turns of all parts' sequences in order; columns are kept only if all parts have them.
@@ -120,11 +116,12 @@ class Columns(Mapping[str, Array]):
     def with_arrays(self, arrays: Sequence[Array]) -> Columns:
         """Return the columns with other arrays, in the order of `arrays`."""
         n, n_of_sequences = len(self), len(self) + len(self.histograms)
+        of_turns = arrays[n_of_sequences:]
         return replace(
             self,
             by_name=dict(zip(self.by_name, arrays[:n], strict=True)),
             histograms=dict(zip(self.histograms, arrays[n:n_of_sequences], strict=True)),
-            turns=None if self.turns is None else self.turns.with_arrays(arrays[n_of_sequences:]),
+            turns=self.turns and replace(self.turns, by_name=dict(zip(self.turns.by_name, of_turns, strict=True))),
         )
 
     @staticmethod

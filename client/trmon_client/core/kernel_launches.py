@@ -121,7 +121,14 @@ def launch(
         # Kept, so that no other kernel gets its id; to hash it Triton would hash its source.
         _KERNELS[id(kernel)] = kernel
         key = id(kernel), device, kind, tuple(options.items())
-        _TASKS.done(key, lambda: _compile(kernel, grid, stand_ins, options, on_device))
+
+        def compile_it() -> None:
+            with on_device():
+                compiled = kernel.warmup(*stand_ins, grid=grid, **options)
+                # Loads it on the device, too, without a launch.
+                compiled[(*grid, 1, 1)[:3]]
+
+        _TASKS.done(key, compile_it)
     with on_device():
         kernel[grid](*arguments, **options)
 
@@ -129,16 +136,3 @@ def launch(
 def _kind_of(number: int) -> tuple[bool, bool, bool]:
     """Return what a kernel is compiled for of an integer; at least as fine as Triton's kinds."""
     return number == 1, number % ALIGNMENT == 0, number >= 1 << 31
-
-
-def _compile(
-    kernel: Any,
-    grid: tuple[int, ...],
-    arguments: Sequence[Any],
-    options: Mapping[str, Any],
-    on_device: Callable[[], Any],
-) -> None:
-    with on_device():
-        compiled = kernel.warmup(*arguments, grid=grid, **options)
-        # Loads it on the device, too, without a launch.
-        compiled[(*grid, 1, 1)[:3]]

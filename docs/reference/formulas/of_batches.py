@@ -91,9 +91,9 @@ _FUNCTIONS |= {
 
 
 def _of_signal(spec: SignalSpec) -> Formula:
-    given = "the_log_probs" if spec.per_pair else _SIGNALS_OF.get(spec.stem.split("_")[0], "the_log_probs")
+    given = "the_log_probs" if spec.pair else _SIGNALS_OF.get(spec.stem.split("_")[0], "the_log_probs")
     given = "the_gradient" if spec.stem in _GRADIENT_SIGNALS else given
-    function = "signals.pair_signals.pair_signals" if spec.per_pair else "signals.compute"
+    function = "signals.pair_signals.pair_signals" if spec.pair else "signals.compute"
     function = _FUNCTIONS.get(spec.stem, function)
     test = f"core/signals/test_signal_definitions.py::test_signals_of_{given}_equal_their_definitions"
     if "_exact_tv_" in spec.stem:
@@ -336,7 +336,7 @@ _ACCEPTANCE = (
         ACCEPTANCE,
         "soft weight M",
         "exp(-max over criteria of excess/soft_tau); 0 if invalid, empty or NaN",
-        "policies.decision.SoftMask.weights",
+        "policies.decision.soft_weights",
         "core/policies/test_soft_masking.py::test_the_largest_excess_of_all_criteria_counts",
     ),
     Formula(

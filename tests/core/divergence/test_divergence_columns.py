@@ -42,19 +42,14 @@ def per_token(rollout_logits: Any, logits: Any, **changes: Any) -> Columns:
     return divergence_columns.exact(rollout_logits=rollout_logits[:, None], logits=logits[:, None], mask=one, **changes)
 
 
-def golden_logits() -> tuple[Any, Any, Any]:
-    found = golden.load("exact")
-    return golden.numbers(found["rollout_logits"]), golden.numbers(found["logits"]), np.array(found["mask"])
-
-
 def test_columns_equal_the_golden_values() -> None:
-    rollout_logits, logits, mask = golden_logits()
-    found = divergence_columns.exact(rollout_logits=rollout_logits, logits=logits, mask=mask, tv=True)
-    expected = golden.load("exact")["columns"]
+    given = golden.load("exact")
+    logits = {name: golden.numbers(given[name]) for name in ("rollout_logits", "logits")}
+    found, expected = divergence_columns.exact(**logits, mask=np.array(given["mask"]), tv=True), given["columns"]
     assert set(found) == {*expected, "n_tokens", "argmax_kl"}
     for name, values in expected.items():
         np.testing.assert_allclose(found[name], golden.numbers(values), rtol=1e-7, err_msg=name)
-    kl = np.where(mask, golden.numbers(golden.load("exact")["per_token"]["kl"]), -1)
+    kl = np.where(given["mask"], golden.numbers(given["per_token"]["kl"]), -1)
     assert found["argmax_kl"].tolist() == kl.argmax(-1).tolist()
     assert (found.kl_is, found.kl_pair) == ("exact", "total")
 

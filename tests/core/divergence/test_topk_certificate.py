@@ -91,7 +91,6 @@ def test_a_drift_above_delta_is_certified_without_the_logits_of_the_engine() -> 
     assert joined["argmax_kl"][1] == 2
 
 
-SURE = [0.0, -INF, -INF, -INF]
 EVEN = [0.0, 0.0, 0.0, 0.0]
 EDGES: dict[str, tuple[list[float], list[float], float]] = {
     "equal policies prove nothing": (EVEN, EVEN, 0),

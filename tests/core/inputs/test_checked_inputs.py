@@ -17,8 +17,6 @@ from trmon_client.core import statistics
 from trmon_client.core.inputs.labels import group_labels
 from trmon_client.core.inputs.tokens import pad_rows
 
-LOGP = ("rollout_logprobs", "old_logprobs", "logprobs")
-
 
 def changed(inputs: dict[str, Any], change: Any) -> dict[str, Any]:
     return {name: change(array) for name, array in inputs.items()}
@@ -74,6 +72,8 @@ def ragged(convert: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     inputs["mask"] = np.arange(12) < np.array(lengths)[:, None]
     inputs["versions"] = np.arange(72).reshape(6, 12)
     inputs["advantages"] = np.arange(72.0).reshape(6, 12)
+    inputs["token_ids"] = np.arange(72).reshape(6, 12) % 3
+    inputs["ref_logprobs"] = -np.arange(72.0).reshape(6, 12) / 72
     return inputs, {
         name: [convert(row[:n]) for row, n in zip(array, lengths, strict=True)] for name, array in inputs.items()
     }
@@ -171,6 +171,23 @@ CHANGED: dict[str, dict[str, Any]] = {
     "clip_high is nan; expected a number of 0": {"clip_high": math.nan},
     "trainer_version is 1.5; expected an integer": {"trainer_version": 1.5},
     "old_logprobs is an array of shape (4, 8); expected a list of 1-D arrays": {"rollout_logprobs": ROWS},
+    "ref_logprobs has shape (4,); expected (4, 8) like rollout_logprobs": {"ref_logprobs": np.zeros(4)},
+    "ref_logprobs has dtype int64; expected a floating dtype": {"ref_logprobs": np.zeros((4, 8), int)},
+    "token_ids has shape (4, 7); expected (4, 8) like rollout_logprobs": {"token_ids": np.zeros((4, 7), int)},
+    "token_ids has dtype float64; expected an integer dtype": {"token_ids": np.zeros((4, 8))},
+    "finish_reasons is of length 1; expected 4 texts": {"finish_reasons": ["stop"]},
+    "finish_reasons is str; expected 4 texts": {"finish_reasons": "stop"},
+    "turn_ids and turn_offsets are both given": {"turn_ids": np.zeros((4, 8), int), "turn_offsets": [[0]] * 4},
+    "turn_ids has shape (4, 7); expected (4, 8)": {"turn_ids": np.zeros((4, 7), int)},
+    "turn_ids has dtype float64; expected an integer dtype": {"turn_ids": np.zeros((4, 8))},
+    "turn_ids has turns up to 4611686018427387904; expected at most 524288": {"turn_ids": np.full((4, 8), 1 << 62)},
+    "turn_offsets has 5 sequences; expected 4 like rollout_logprobs": {"turn_offsets": [[0]] * 5},
+    "turn_offsets must be a list": {"turn_offsets": 3},
+    "turn_offsets[0] is [0, 4, 3]; expected positions": {"turn_offsets": [[0, 4, 3]] * 4},
+    "turn_offsets[0] is [-1]; expected positions": {"turn_offsets": [[-1]] * 4},
+    "turn_offsets[0] has shape (1,) and dtype float64": {"turn_offsets": [[0.5]] * 4},
+    "turn_offsets has turns up to 196607; expected at most 524288": {"turn_offsets": [range(3 << 16)] * 4},
+    "backend is 'cuda'; expected 'blocks' or 'triton'": {"backend": "cuda"},
 }
 
 

@@ -32,6 +32,8 @@ def both(lengths: list[int], *, seed: int = 0) -> tuple[dict[str, Any], dict[str
     padded = batch(seed, n_sequences=len(lengths), horizon=max(lengths), odd=0.05)
     padded["advantages"] = np.random.default_rng(seed).normal(size=padded["mask"].shape)
     padded["versions"] = np.random.default_rng(seed).integers(0, 9, padded["mask"].shape)
+    padded["token_ids"] = np.random.default_rng(seed).integers(0, 3, padded["mask"].shape)
+    padded["ref_logprobs"] = -np.random.default_rng(seed).exponential(size=padded["mask"].shape)
     rows = np.arange(max(lengths)) < np.array(lengths)[:, None]
     flat = {name: array[rows] for name, array in padded.items()}
     return padded | {"mask": padded["mask"] & rows}, flat | {"cu_seqlens": np.cumsum([0, *lengths])}

@@ -27,7 +27,6 @@ def test_trm_auto_has_the_criteria_of_trm_on_mismatch_with_the_bounds_at_their_c
         "mean_kl": 0.02,
         "mean_k3": 0.02,
     }
-    assert TRM_AUTO.calibrate is not None
     assert TRM_AUTO.calibrate.floor == tuple((None, c.upper) for c in trm.criteria)
     assert (TRM_AUTO.calibrate.rate, TRM_AUTO.calibrate.sequences) == (0.01, 2048)
     faster = Policy.parse({"name": "trm_auto", "calibrate": {"rate": 0.05}})
@@ -67,11 +66,6 @@ def test_bounds_stand_at_their_ceilings(name: str, calibrate: dict[str, Any], ex
     (before,), (found,) = preset(name).criteria, policy.criteria
     assert (found.lower, found.upper) == expected
     assert policy.calibrate == Calibration(floor=((before.lower, before.upper),))
-
-
-def test_a_calibrated_preset_reads_mismatch_instead_of_the_primary_pair() -> None:
-    policy = Policy.parse({"name": "trm_avg", "calibrate": {}})
-    assert {criterion.pair for criterion in policy.criteria} == {MISMATCH}
 
 
 @pytest.mark.parametrize(

@@ -30,14 +30,14 @@ BINARY_KL = Q * math.log(Q / P) + (1 - Q) * math.log((1 - Q) / (1 - P))
 
 @pytest.mark.parametrize("case", golden.cases())
 def test_every_preset_decides_as_the_golden_file_states(case: str) -> None:
-    columns, expected = golden_columns(case), golden.decisions(case)
+    columns, expected = golden_columns(case), dict(golden.load(case)["decisions"])
     expected["seq_mis_mask"] = expected["seq_mis"]
     assert PRESETS.keys() - expected.keys() == NOT_GOLDEN
-    for name in expected:
+    for name, stated in expected.items():
         decision = decide(columns, preset(name))
-        assert decision.accepted.tolist() == expected[name].accepted.tolist(), name
-        assert decision.reasons == expected[name].reasons, name
-        assert {criterion.resolve(columns) for criterion in preset(name).criteria} == {expected[name].pair}, name
+        assert decision.accepted.tolist() == stated["accepted"], name
+        assert decision.reasons == stated["reasons"], name
+        assert {criterion.resolve(columns) for criterion in preset(name).criteria} == {stated["pair"]}, name
 
 
 @pytest.mark.parametrize("case", golden.cases())
@@ -103,19 +103,6 @@ def test_nan_fails_closed(name: str) -> None:
         assert decision.reasons == [name, name]
         assert np.isnan(decision.values).all()
         assert not decision.certified.any()
-
-
-def test_a_k1_bound_applies_to_the_ratio_unlike_verl_which_applies_it_to_minus_d() -> None:
-    policy = preset("seq_mean_k1", lower=0.6, upper=1.4)
-    decision = decide(of_log_ratios([math.log(1.5)], [math.log(0.65)], [math.log(0.55)]), policy)
-    assert decision.accepted.tolist() == [False, True, False]
-
-
-def test_a_sequence_ratio_is_not_clamped_per_token() -> None:
-    rollout, current = np.array([[-40.0, -1.0]]), np.array([[-10.0, -30.5]])
-    columns = statistics.columns(rollout_logprobs=rollout, logprobs=current, mask=np.ones((1, 2), bool))
-    decision = decide(columns, one_criterion("seq_ratio", lower=math.exp(0.4), upper=math.exp(0.6)))
-    assert decision.accepted.all()
 
 
 def test_opsm_bounds_negative_advantages_only_and_rejects_nan_ones() -> None:
@@ -192,13 +179,6 @@ def test_a_bound_on_the_version_lag_needs_no_log_probs() -> None:
     criteria = (Criterion("version_lag", upper=2.0), Criterion("mean_k3", upper=0.1))
     columns = statistics.columns(mask=np.ones((2, 3)), versions=np.array([3, 7]), trainer_version=8)
     assert decide(columns, Policy("fresh", criteria)).reasons == ["version_lag", None]
-
-
-def test_the_lag_of_a_sequence_is_the_lag_of_its_oldest_token() -> None:
-    columns = of_log_ratios([0.0, 0.0], [0.0], versions=[np.array([3, 6]), np.array([6])], trainer_version=7)
-    decision = decide(columns, one_criterion("version_lag", upper=2))
-    assert decision.reasons == ["version_lag", None]
-    assert decision.values[0] == 4
 
 
 @pytest.mark.parametrize(

@@ -27,10 +27,7 @@ SOFT_PRESETS = [
 
 
 def weights(columns: Columns, *criteria: Criterion, tau: float) -> list[float]:
-    found = decide(columns, Policy("soft", criteria, soft_tau=tau)).soft_weights
-    assert found is not None
-    listed: list[float] = found.tolist()
-    return listed
+    return decide(columns, Policy("soft", criteria, soft_tau=tau)).soft_weights.tolist()
 
 
 def excess(value: float, lower: float | None, upper: float | None) -> float:
@@ -41,7 +38,6 @@ def excess(value: float, lower: float | None, upper: float | None) -> float:
         beyond, bounds = [lower - value], [lower]
     if not beyond:
         return 0.0
-    assert bounds[0] is not None
     return math.inf if bounds[0] == 0 else beyond[0] / abs(bounds[0])
 
 
@@ -115,7 +111,6 @@ def test_the_bits_and_reasons_are_those_of_the_hard_policy_and_its_limit_as_tau_
     for tau in (1e-300, 1e-9, 0.5, 1e9):
         soft = decide(columns, replace(policy, soft_tau=tau))
         assert soft.codes.tolist() == hard.codes.tolist()
-        assert soft.soft_weights is not None
         assert ((soft.soft_weights >= 0) & (soft.soft_weights <= 1)).all()
         assert (soft.soft_weights[hard.accepted] == 1).all()
         if tau <= 1e-9:
@@ -134,7 +129,6 @@ def test_tensors_have_the_weights_of_arrays_to_the_last_place(case: str) -> None
 
 def test_weights_are_computed_without_a_value_from_the_device() -> None:
     decision = decide(as_torch(golden_columns("plain-op"), device="meta"), preset("opsm", soft_tau=1.0))
-    assert decision.soft_weights is not None
     assert decision.soft_weights.shape == (6,)
 
 

@@ -23,8 +23,7 @@ from trmon_client.core.policies.token_whatif import TokenFraction, affected_frac
 
 
 def counts_of(d: np.ndarray) -> np.ndarray:
-    counts: np.ndarray = histograms(d[None].astype(float), valid=np.ones(len(d), bool))[0]
-    return counts
+    return histograms(d[None].astype(float), valid=np.ones(len(d), bool))[0]
 
 
 @settings(max_examples=200)

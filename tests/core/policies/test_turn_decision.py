@@ -19,7 +19,6 @@ from trmon_client.core.inputs.checked_inputs import check_inputs
 from trmon_client.core.policies.criteria import TURN_STATISTICS
 from trmon_client.core.policies.decision import TurnDecision
 
-BOUNDS = (-0.1, 0.0, 0.05, math.inf)
 NUMBERS = (0.0, 0.05, -0.1, math.nan, math.inf)
 
 
@@ -41,10 +40,8 @@ def table(**columns: list[float]) -> Columns:
     return Columns(whole, turns=TurnColumns(np.array([n]), values))
 
 
-def of(columns: Columns, policy: Policy) -> TurnDecision:
-    found = decide(columns, policy).turns
-    assert found is not None
-    return found
+def of(columns: Columns, policy: Policy) -> Any:
+    return decide(columns, policy).turns
 
 
 def plain(statistic: str, column: float, n: int) -> float:
@@ -98,8 +95,6 @@ def test_criteria_of_sequences_and_turns_decide_apart() -> None:
     turns = {"statistic": "turn_max_abs_d", "upper": 0.5}
     both = decide(columns, policy(turns, criteria=({"statistic": "max_abs_d", "upper": 0.5},)))
     alone = decide(columns, policy(turns))
-    assert both.turns is not None
-    assert alone.turns is not None
     assert both.turns.accepted.tolist() == alone.turns.accepted.tolist()
     # A sequence is within the bound if all its turns are.
     assert both.accepted.tolist() == [bool(turn.all()) for turn in both.turns.by_sequence()]
@@ -109,7 +104,6 @@ def test_criteria_of_sequences_and_turns_decide_apart() -> None:
 @pytest.mark.parametrize("pair", [*PAIRS, "primary", "mismatch_or_primary"])
 def test_a_criterion_reads_its_pair(pair: str) -> None:
     columns = statistics.columns(**batch(seed=2, noise=0.3), turn_offsets=[[0, 6]] * 6)
-    assert columns.turns is not None
     read = {"primary": "total", "mismatch_or_primary": "mismatch"}.get(pair, pair)
     found = of(columns, policy({"statistic": "turn_mean_k3", "pair": pair, "upper": 1.0}))
     by_name = columns.turns.by_name
@@ -136,7 +130,6 @@ def test_tokens_of_rejected_turns_are_masked_and_no_others() -> None:
     ids = np.tile(np.repeat([-1, 0, 1, 2], 3), (6, 1))
     decided = of(statistics.columns(**inputs, turn_ids=ids), policy({"statistic": "turn_max_abs_d", "upper": 0.4}))
     turns = check_inputs(**inputs, turn_ids=ids).turns
-    assert turns is not None
     kept = decided.kept_tokens(turns.rows())
     expected = [
         [turn < 0 or bool(of_sequence[turn]) for turn in row]
@@ -177,11 +170,8 @@ def test_a_spec_survives_parsing_and_those_without_turns_keep_theirs() -> None:
     [
         ({"statistic": "turn_sum_k3", "upper": 1}, r"turns\[0\]: statistic must be one of turn_max_abs_d"),
         ({"statistic": "turn_mean_k3"}, "needs lower, upper or both"),
-        ({"statistic": "turn_mean_k3", "lower": 2, "upper": 1}, "lower"),
         ({"statistic": "turn_mean_k3", "upper": 1, "where": "kl_exact"}, "unknown key where"),
-        ({"statistic": "turn_mean_k3", "upper": 1, "pair": "both"}, "pair must be one of"),
-        ({"upper": 1}, "needs a statistic"),
-        ("turn_mean_k3", "must be a mapping"),
+        ("turn_mean_k3", "a turn criterion must be a mapping"),
     ],
 )
 def test_wrong_criteria_are_named(turn: Any, message: str) -> None:

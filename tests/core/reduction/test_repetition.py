@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import numpy as np
@@ -75,21 +74,6 @@ def test_long_answers_are_counted_block_by_block(monkeypatch: pytest.MonkeyPatch
     assert counts_in(repetition.repetition_columns(ids, mask)) == expected
 
 
-@pytest.mark.parametrize("layout", ["ragged", "packed"])
-def test_every_layout_gives_the_same_counts(layout: str) -> None:
-    ids, mask = looping()
-    lengths = np.array([40, 3, 1, 17, 40, 9, 4])
-    rows = [row[:n] for row, n in zip(ids, lengths, strict=True)]
-    inside = [row[:n] for row, n in zip(mask, lengths, strict=True)]
-    logps = [-np.ones(n) for n in lengths]
-    given: dict[str, Any] = {"rollout_logprobs": logps, "logprobs": logps, "mask": inside, "token_ids": rows}
-    if layout == "packed":
-        given = {name: np.concatenate(value) for name, value in given.items()}
-        given["cu_seqlens"] = np.cumsum([0, *lengths])
-    expected = plain(ids, mask & (np.arange(40) < lengths[:, None]))
-    assert counts_in(statistics.columns(**given)) == expected
-
-
 def test_the_share_is_of_all_responses_and_its_quantile_of_those_with_a_4_gram() -> None:
     ids = np.array([[7] * 8, range(8), [0] * 8])
     mask = np.array([[True] * 8, [True] * 8, [True] * 3 + [False] * 5])
@@ -108,18 +92,6 @@ def test_nothing_else_changes_and_nothing_is_added_without_ids() -> None:
     for name in without:
         np.testing.assert_array_equal(with_ids[name], without[name], err_msg=name)
     assert not any(name.startswith("repeated") for name in batch_signals.compute(without))
-
-
-@pytest.mark.parametrize(
-    ("value", "message"),
-    [
-        (np.zeros((7, 39), int), "token_ids has shape (7, 39); expected (7, 40) like rollout_logprobs"),
-        (np.zeros((7, 40)), "token_ids has dtype float64; expected an integer dtype"),
-    ],
-)
-def test_wrong_ids_are_named(value: Any, message: str) -> None:
-    with pytest.raises(ValueError, match=re.escape(message)):
-        columns_of(value, looping()[1])
 
 
 @pytest.mark.parametrize("n_ids", [2, 7, 16])

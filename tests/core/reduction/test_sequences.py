@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from typing import Any
 
 import numpy as np
@@ -63,21 +62,10 @@ def test_columns_equal_the_plain_reference(without: tuple[str, ...], kind: Any) 
         np.testing.assert_allclose(columns[name], values, rtol=2e-7 if name == "max_ref_k3" else 1e-12, err_msg=name)
 
 
-@pytest.mark.parametrize("layout", ["ragged", "packed", "large"])
-def test_every_layout_gives_the_same_columns(layout: str) -> None:
-    given = example(*((40, 300) if layout == "large" else (6, 9)))
-    if layout == "large":
-        given = {name: value if name == "mask" else value.astype(np.float32) for name, value in given.items()}
-        expected = plain(given, "logprobs")
-        found = statistics.columns(**given)
-    else:
-        given["mask"][:] = True
-        expected = plain(given, "logprobs")
-        rows = {name: list(value) for name, value in given.items()}
-        offsets = {"cu_seqlens": np.arange(7) * 9}
-        packed = {name: np.concatenate(value) for name, value in rows.items()}
-        found = statistics.columns(**(packed | offsets if layout == "packed" else rows))
-    for name, values in expected.items():
+def test_a_large_float32_batch_has_the_columns_of_the_plain_reference() -> None:
+    given = {name: value if name == "mask" else value.astype(np.float32) for name, value in example(40, 300).items()}
+    found = statistics.columns(**given)
+    for name, values in plain(given, "logprobs").items():
         np.testing.assert_allclose(found[name], values, rtol=1e-6, err_msg=name)
 
 
@@ -121,18 +109,6 @@ def test_a_reference_without_a_valid_token_has_no_kl() -> None:
     signals = batch_signals.compute(columns)
     assert all(math.isnan(signals[name]) for name in ("ref_kl_k1", "ref_kl_k2", "ref_kl_k3", "ref_kl_k3_max"))
     assert not math.isnan(signals["total_kl_k3"])
-
-
-@pytest.mark.parametrize(
-    ("value", "message"),
-    [
-        (np.zeros(6), "ref_logprobs has shape (6,); expected (6, 9) like rollout_logprobs"),
-        (np.zeros((6, 9), int), "ref_logprobs has dtype int64; expected a floating dtype"),
-    ],
-)
-def test_a_wrong_reference_is_named(value: Any, message: str) -> None:
-    with pytest.raises(ValueError, match=re.escape(message)):
-        statistics.columns(**{**example(), "ref_logprobs": value})
 
 
 def test_advantages_and_versions_of_tokens_are_reduced_over_valid_tokens_only() -> None:

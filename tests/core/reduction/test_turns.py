@@ -51,10 +51,8 @@ def agree(found: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
         np.testing.assert_allclose(found[name], want, rtol=relative, atol=absolute, err_msg=name)
 
 
-def of(**arguments: Any) -> TurnColumns:
-    found = statistics.columns(**arguments).turns
-    assert found is not None
-    return found
+def of(**arguments: Any) -> Any:
+    return statistics.columns(**arguments).turns
 
 
 def same(left: TurnColumns, right: TurnColumns) -> None:
@@ -151,7 +149,6 @@ def test_tensors_have_the_same_turns(horizon: int) -> None:
     # As on a device: torch's functions, over tensors that do not become numpy arrays.
     checked = check_inputs(**inputs, turn_ids=ids)
     found = turn_columns(_on_torch(checked))
-    assert found is not None
     agree({name: array.numpy() for name, array in found.by_name.items()}, expected.by_name)
 
 
@@ -185,38 +182,12 @@ def test_turns_change_no_column_of_the_sequences() -> None:
 def test_merged_columns_keep_the_turns_only_if_all_parts_have_them() -> None:
     part = statistics.columns(**batch(12), turn_offsets=[[0, 5]] * 6)
     both = Columns.merge(part, part).turns
-    assert both is not None
     assert both.sequences.tolist() == [i for i in range(12) for _ in range(2)]
     assert Columns.merge(part, statistics.columns(**batch(13))).turns is None
     again = part.with_arrays([array.copy() for array in part.arrays]).turns
-    assert part.turns is not None
-    assert again is not None
     same(again, part.turns)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"turn_ids": np.zeros((6, 12), int), "turn_offsets": [[0]] * 6}, "both given"),
-        ({"turn_ids": np.zeros((6, 11), int)}, "turn_ids has shape"),
-        ({"turn_ids": np.zeros((6, 12))}, "turn_ids has dtype float64"),
-        ({"turn_ids": np.full((6, 12), 1 << 62)}, "at most 524288 turns"),
-        ({"turn_offsets": [[0]] * 5}, "turn_offsets has 5 sequences; expected 6"),
-        ({"turn_offsets": 3}, "turn_offsets must be a list"),
-        ({"turn_offsets": [[0, 4, 3]] * 6}, r"turn_offsets\[0\] is \[0, 4, 3\]"),
-        ({"turn_offsets": [[-1]] * 6}, r"turn_offsets\[0\] is \[-1\]"),
-        ({"turn_offsets": [[0.5]] * 6}, r"turn_offsets\[0\] has shape \(1,\) and dtype float64"),
-        ({"turn_offsets": [range(1 << 17)] * 6}, "at most 524288 turns"),
-    ],
-)
-def test_wrong_arguments_are_named(arguments: dict[str, Any], message: str) -> None:
-    inputs = batch(0)
-    inputs["mask"][:] = True
-    with pytest.raises(ValueError, match=message):
-        statistics.columns(**inputs, **arguments)
-
-
 def _on_torch(checked: CheckedInputs) -> CheckedInputs:
-    assert checked.turns is not None
     moved = replace(checked, turns=None).mapped(torch.from_numpy)
     return replace(moved, turns=TurnInputs(torch.from_numpy(checked.turns.ids), checked.turns.n_turns))

@@ -9,7 +9,6 @@ import pytest
 
 from tests.core.example_columns import of_log_ratios
 from trmon_client.core import statistics
-from trmon_client.core.columns import Columns
 from trmon_client.core.signals import batch_signals
 from trmon_client.core.signals.group_signals import share_at_cap
 
@@ -98,19 +97,9 @@ def test_the_longest_of_uncut_lengths_is_no_cap(seed: int, n: int) -> None:
     assert share_at_cap(lengths) == 0.0
 
 
-def test_a_given_truncation_comes_first() -> None:
-    columns = of_log_ratios([0.1] * 9, [0.1] * 9, [0.1] * 2, [], truncated=[True, False, False, True])
-    assert batch_signals.compute(columns)["length_limit_share"] == pytest.approx(2 / 4)
-
-
 def test_invalid_tokens_count_towards_the_length_at_the_cap() -> None:
     columns = of_log_ratios([0.1] * 9, [0.1] * 8 + [math.nan], [0.1] * 2)
     assert batch_signals.compute(columns)["length_limit_share"] == pytest.approx(2 / 3)
-
-
-def test_truncation_of_some_parts_only_is_dropped_by_a_merge() -> None:
-    cut, unknown = of_log_ratios([0.1], truncated=[True]), of_log_ratios([0.1] * 3)
-    assert "truncated" not in Columns.merge(cut, unknown)
 
 
 REASONS = ["stop", "tool_calls", "eos", "length", "LENGTH", {"type": "abort"}, "abort", "error", "repetition", None]
@@ -130,14 +119,6 @@ def test_a_response_whose_tokens_are_masked_as_it_was_cut_counts_as_cut() -> Non
     assert batch_signals.compute(both)["length_limit_share"] == 0.5
     unknown = batch_signals.compute(of_log_ratios([0.1], [0.1], finish_reasons=[None, None]))
     assert math.isnan(unknown["length_limit_share"])
-
-
-@pytest.mark.parametrize(
-    ("reasons", "message"), [(["stop"], "of length 1; expected 2 texts"), ("stop", "str; expected 2 texts")]
-)
-def test_wrong_finish_reasons_are_named(reasons: object, message: str) -> None:
-    with pytest.raises(ValueError, match=f"finish_reasons is {message}"):
-        of_log_ratios([0.1], [0.1], finish_reasons=reasons)
 
 
 def test_distinct_prompts_are_the_group_ids_of_sequences_with_tokens() -> None:

@@ -36,8 +36,7 @@ def text(seed: int = 0, *, noise: float = 0.03) -> Tokens:
 
 def _log_softmax(logits: np.ndarray) -> np.ndarray:
     z = (logits - logits.max(1, keepdims=True)).astype(np.float32)
-    found: np.ndarray = z - np.log(np.exp(z).sum(1, keepdims=True))
-    return found
+    return z - np.log(np.exp(z).sum(1, keepdims=True))
 
 
 Damage = Callable[[np.ndarray, np.ndarray], Tokens]

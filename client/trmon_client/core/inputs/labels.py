@@ -86,25 +86,21 @@ class OptionalInputs:
             return None
         return self._check(name, argument_to_computable(name, value, self.device), [self.shape[:1]], kinds)
 
-    def per_token(self, name: str, value: Any, *, kinds: str) -> Array | None:
-        """Return an argument with one number per sequence or per token, [B] or [B, T]."""
+    def per_token(self, name: str, value: Any, *, kinds: str, or_sequence: bool = False) -> Array | None:
+        """Return an argument with one number per token, [B, T], or per sequence, [B], where that is allowed.
+
+        Values after the end of a sequence are undefined.
+        """
         if value is None:
             return None
+        shapes = [self.shape[:1]] if or_sequence else []
         if not self.layout.is_packed:
-            return self._check(name, self._padded(name, value), [self.shape[:1], self.shape], kinds)
+            return self._check(name, self._padded(name, value), [*shapes, self.shape], kinds)
         lengths = list(self.layout.lengths or ())
         flat = argument_to_computable(name, value, self.device)
-        array = self._check(name, flat, [self.shape[:1], (sum(lengths),)], kinds)
+        array = self._check(name, flat, [*shapes, (sum(lengths),)], kinds)
         # If there are as many sequences as tokens, the values are per sequence.
-        return array if len(array) == self.shape[0] else pad_packed(array, lengths=lengths)
-
-    def of_tokens(self, name: str, value: Any, *, kinds: str) -> Array:
-        """Return an argument with one number per token, [B, T]; values after the end of a sequence are undefined."""
-        if not self.layout.is_packed:
-            return self._check(name, self._padded(name, value), [self.shape], kinds)
-        lengths = list(self.layout.lengths or ())
-        flat = argument_to_computable(name, value, self.device)
-        return pad_packed(self._check(name, flat, [(sum(lengths),)], kinds), lengths=lengths)
+        return array if or_sequence and len(array) == self.shape[0] else pad_packed(array, lengths=lengths)
 
     def _padded(self, name: str, value: Any) -> Array:
         if self.layout.lengths is None or not is_ragged(value):
@@ -198,7 +194,7 @@ def read_turns(optional: OptionalInputs, *, turn_ids: Any, turn_offsets: Any, ma
     if turn_ids is None:
         return None
     functions = functions_of(mask)
-    ids = functions.where(mask, functions.cast(optional.of_tokens("turn_ids", turn_ids, kinds="i"), "i8"), -1)
+    ids = functions.where(mask, functions.cast(optional.per_token("turn_ids", turn_ids, kinds="i"), "i8"), -1)
     n_turns = np.zeros(ids.shape[0], np.int64)
     if ids.shape[1]:  # the largest id of each sequence, for which a device is awaited
         n_turns = np.maximum(to_computable(functions.max(ids, -1), None).astype(np.int64), -1) + 1

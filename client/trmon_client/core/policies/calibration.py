@@ -129,14 +129,14 @@ def _parse_ceiling(ceiling: Any, criteria: tuple[Criterion, ...]) -> dict[str, f
 
 def _at_ceiling(criterion: Criterion, given: float | None) -> Criterion:
     """Return the criterion with its bounds at the ceiling. Errors: PolicyError for a ceiling below the bound."""
-    lower = criterion.lower_compared
-    upper = criterion.upper_compared
-    widest_upper = None if upper is None else _ceiling(criterion, upper, given)
-    widest_lower = None if lower is None else -_ceiling(criterion, -lower, given)
-    if criterion.measured.is_ratio:
-        widest_upper = None if widest_upper is None else math.exp(widest_upper)
-        widest_lower = None if widest_lower is None else math.exp(widest_lower)
-    return replace(criterion, lower=widest_lower, upper=widest_upper)
+
+    def widest(bound: float | None, sign: float) -> float | None:
+        if bound is None:
+            return None
+        reach = sign * _ceiling(criterion, sign * bound, given)
+        return math.exp(reach) if criterion.measured.is_ratio else reach
+
+    return replace(criterion, lower=widest(criterion.lower_compared, -1.0), upper=widest(criterion.upper_compared, 1.0))
 
 
 def _ceiling(criterion: Criterion, reach: float, given: float | None) -> float:

@@ -205,34 +205,15 @@ class Decision:
                 yield criterion, compared, self.codes == FIRST_CRITERION + index
 
 
-class SoftMask:
-    """The largest excess of each sequence of a batch, [B] float64, criterion by criterion."""
+def soft_weights(xp: Arrays, excess: Array, *, tau: float, decidable: Array) -> Array:
+    """Return exp(-excess/tau), [B] float64 in [0, 1]; 0 where the excess is NaN or the sequence not decidable.
 
-    def __init__(self, n_tokens: Array, *, tau: float) -> None:
-        """Args: n_tokens: [B], of the columns."""
-        self._xp = functions_of(n_tokens)
-        self._excess = self._xp.cast(n_tokens, "f8") * 0.0
-        self._tau = tau
-
-    def add(self, criterion: Criterion, compared: Array, *, violated: Array) -> None:
-        """Add a criterion. Args: compared: its statistic, as logs for ratios; violated: [B] bool."""
-        excess = relative_excess(self._xp, criterion, compared)
-        # NaN propagates: a sequence without the statistic has the weight 0.
-        self._excess = self._xp.at_least(self._excess, self._xp.where(violated, excess, 0.0))
-
-    def exclude(self, rows: Array) -> None:
-        """Give sequences the weight 0. Args: rows: [B] bool."""
-        self._excess = self._xp.where(rows, math.inf, self._excess)
-
-    def weights(self, *, decidable: Array) -> Array:
-        """Return exp(-excess/tau), [B] float64 in [0, 1]; 0 where the excess is NaN or the sequence not decidable.
-
-        Args: decidable: [B] bool: neither empty nor invalid.
-        Source: [TRM], future work; formulas, section 6.
-        """
-        is_known = decidable & (self._excess == self._excess)
-        with np.errstate(all="ignore"):
-            return self._xp.where(is_known, self._xp.exp(-self._excess / self._tau), 0.0)
+    Args: excess: the largest of each sequence over the criteria, [B] float64; decidable: [B] bool: neither empty nor
+    invalid.
+    Source: [TRM], future work; formulas, section 6.
+    """
+    with np.errstate(all="ignore"):
+        return xp.where(decidable & (excess == excess), xp.exp(-excess / tau), 0.0)
 
 
 def relative_excess(xp: Arrays, criterion: Criterion, compared: Array) -> Array:
@@ -274,20 +255,20 @@ class StatisticCache:
 
     def __init__(self, columns: Columns) -> None:
         self._columns = columns
-        self._where = functions_of(columns["n_tokens"]).where
-        codes = self._where(columns["n_tokens"] > 0, int(SequenceOutcome.ACCEPTED), int(SequenceOutcome.EMPTY))
-        self._codes = self._where(columns["n_invalid"] > 0, int(SequenceOutcome.INVALID_LOGPROBS), codes)
+        self._xp = functions_of(columns["n_tokens"])
+        codes = self._xp.where(columns["n_tokens"] > 0, int(SequenceOutcome.ACCEPTED), int(SequenceOutcome.EMPTY))
+        self._codes = self._xp.where(columns["n_invalid"] > 0, int(SequenceOutcome.INVALID_LOGPROBS), codes)
         self._undecided, self._none_certified = self._codes == 0, self._codes < 0
         self._values: dict[tuple[str, Pair | None], Array] = {}
 
     def decide(self, policy: Policy) -> Decision:
         """Return the decision on the batch under a policy. Errors: PolicyError, as for `decide`."""
-        columns, where = self._columns, self._where
+        columns, xp, where = self._columns, self._xp, self._xp.where
         for rule in policy.tokens if columns.pairs else ():
             rule.check_columns(columns)
         codes, undecided, certified = self._codes, self._undecided, self._none_certified
         compared: list[Array | None] = []
-        soft = None if policy.soft_tau is None else SoftMask(columns["n_tokens"], tau=policy.soft_tau)
+        excess = None if policy.soft_tau is None else xp.cast(columns["n_tokens"], "f8") * 0.0
         with np.errstate(all="ignore"):
             for code, criterion in enumerate(policy.criteria, start=FIRST_CRITERION):
                 pair = criterion.resolve(columns)
@@ -299,21 +280,21 @@ class StatisticCache:
                 violated = ~criterion.is_met(value)
                 if criterion.by_advantage:
                     advantage = PairView(columns, pair).of_sequence("advantage")
-                    unknown_advantage = undecided & (advantage != advantage)
-                    codes, undecided = (
-                        where(unknown_advantage, int(SequenceOutcome.ADVANTAGE), codes),
-                        undecided ^ unknown_advantage,
-                    )
+                    unknown = undecided & (advantage != advantage)
+                    codes, undecided = where(unknown, int(SequenceOutcome.ADVANTAGE), codes), undecided ^ unknown
                     violated = violated & criterion.has_sign(advantage)
-                    if soft is not None:
-                        soft.exclude(advantage != advantage)
-                if soft is not None:
-                    soft.add(criterion, value, violated=violated)
+                    if excess is not None:
+                        excess = where(advantage != advantage, math.inf, excess)
+                if excess is not None:
+                    # NaN propagates: a sequence without the statistic has the weight 0.
+                    excess = xp.at_least(excess, where(violated, relative_excess(xp, criterion, value), 0.0))
                 failed = undecided & violated
                 codes, undecided = where(failed, code, codes), undecided ^ failed
                 if _certifies(columns, criterion, pair):
                     certified = certified | (failed & (value > criterion.upper_compared))
-        weights = None if soft is None else soft.weights(decidable=self._undecided)
+        weights = None
+        if excess is not None and policy.soft_tau is not None:
+            weights = soft_weights(xp, excess, tau=policy.soft_tau, decidable=self._undecided)
         turns = decide_turns(columns, policy.turns)
         return Decision(policy, undecided, codes, certified, tuple(compared), turns=turns, soft_weights=weights)
 

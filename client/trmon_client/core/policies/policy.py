@@ -42,7 +42,7 @@ class Policy:
     Without criteria it accepts every sequence that is neither empty nor invalid. With `calibrate`, the
     bounds are ceilings until the service has calibrated them; it is an order to the service and does not decide, so
     neither `hash` nor what trainers receive contains it. With `soft_tau`, the policy is soft: a sequence that criteria
-    reject keeps the weight exp(-excess/soft_tau) in the loss (`decision.SoftMask`).
+    reject keeps the weight exp(-excess/soft_tau) in the loss (`decision.soft_weights`).
     Errors: PolicyError for an invalid name, too many criteria or rules, or a tau without criteria.
     """
 

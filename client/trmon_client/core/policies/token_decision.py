@@ -138,11 +138,6 @@ class RuleEffect:
     truncated: Array | None = None
 
 
-def effect_of(rule: TokenRule, block: RuleBlock, pair: Pair) -> RuleEffect:
-    """Return the effect of a rule on a block. Source: formulas, section 6."""
-    return _EFFECTS[rule.rule](rule, block, pair)
-
-
 def _k1(rule: TokenRule, block: RuleBlock, pair: Pair) -> RuleEffect:
     return RuleEffect(kept=_in_bounds(rule, block.log_ratio(pair)))
 
@@ -305,7 +300,7 @@ def _decide_block(policy: Policy, inputs: CheckedInputs) -> TokenDecision:
         pair = rule.resolve(block.pairs)
         if pair is None:
             continue
-        effect = effect_of(rule, block, pair)
+        effect = _EFFECTS[rule.rule](rule, block, pair)
         kept = kept if effect.kept is None else kept & effect.kept
         weights = weights if effect.weight is None else weights * effect.weight
         truncated = truncated if effect.truncated is None else block.valid & effect.truncated

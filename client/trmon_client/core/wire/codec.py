@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -28,7 +28,6 @@ from trmon_client.core.wire.messages import (
     Start,
     WireColumn,
     WireError,
-    decodable,
     shorten_value,
     wire_error_of,
 )
@@ -208,16 +207,10 @@ def with_safe_texts(message: M) -> M:
     if isinstance(message, Report | Heartbeat | Finish) and (
         message.losses.warnings or message.losses.refused_policies
     ):
-        changed["losses"] = _losses_without_secrets(message.losses)
+        texts = {name: redact_values(getattr(message.losses, name)) for name in ("refused_policies", "warnings")}
+        changed["losses"] = msgspec.structs.replace(message.losses, **texts)
     return msgspec.structs.replace(message, **changed) if changed else message
 
-
-def _losses_without_secrets(losses: Losses) -> Losses:
-    texts = {name: redact_values(getattr(losses, name)) for name in ("refused_policies", "warnings")}
-    return msgspec.structs.replace(losses, **texts)
-
-
-T = TypeVar("T")
 
 MSGPACK = "application/msgpack"
 JSON = "application/json"
@@ -233,19 +226,6 @@ class _Kind(msgspec.Struct):
     kind: str = ""
 
 
-_MSGPACK_MESSAGE = msgspec.msgpack.Decoder(Message)
-_JSON_MESSAGE = msgspec.json.Decoder(Message)
-_MSGPACK_BUNDLE = msgspec.msgpack.Decoder(Bundle)
-_JSON_BUNDLE = msgspec.json.Decoder(Bundle)
-_MSGPACK_KIND = msgspec.msgpack.Decoder(_Kind)
-_JSON_KIND = msgspec.json.Decoder(_Kind)
-_ACK = msgspec.msgpack.Decoder(Ack)
-_ACKS = msgspec.msgpack.Decoder(Acks)
-_MSGPACK = msgspec.msgpack.Encoder()
-_JSON = msgspec.json.Encoder()
-
-
-@decodable
 class _Mappings(msgspec.Struct):
     """The mappings of a message, with their values undecoded."""
 
@@ -255,46 +235,53 @@ class _Mappings(msgspec.Struct):
     values: dict[str, msgspec.Raw] = {}
 
 
-_VALUE_TYPES: dict[str, Any] = {
-    "columns": WireColumn,
-    "histograms": WireColumn,
-    "scalars": JsonNumber,
-    "values": JsonNumber,
-}
+class _Codec:
+    """An encoder and decoders, made at import because msgspec cannot prepare a type in two threads at once."""
+
+    def __init__(self, codec: Any) -> None:
+        self.encode: Callable[[Any], bytes] = codec.Encoder().encode
+        self.message = codec.Decoder(Message)
+        self.kind = codec.Decoder(_Kind)
+        self.bundle = codec.Decoder(Bundle)
+        self.mappings = codec.Decoder(_Mappings)
+        column, number = codec.Decoder(WireColumn), codec.Decoder(JsonNumber)
+        self.values = {"columns": column, "histograms": column, "scalars": number, "values": number}
+
+
+_CODECS = {MSGPACK: _Codec(msgspec.msgpack), JSON: _Codec(msgspec.json)}
+_ACK, _ACKS = msgspec.msgpack.Decoder(Ack), msgspec.msgpack.Decoder(Acks)
+
+
+def _decoded(body: bytes | bytearray, decoder: Any) -> Any:
+    """Return what the decoder makes of a body. Errors: WireError naming the field."""
+    try:
+        return decoder.decode(body)
+    except UNREADABLE as error:
+        raise wire_error_of(error) from error
 
 
 def encode(value: Message | Ack | Acks, *, media_type: str = MSGPACK) -> bytes:
     """Return a message or an answer as bytes of the media type."""
-    return (_JSON if media_type == JSON else _MSGPACK).encode(value)
+    return _CODECS[media_type].encode(value)
 
 
 def encode_bundle(messages: list[bytes]) -> bytes:
     """Return encoded MessagePack messages as one bundle, without decoding them."""
-    return _MSGPACK.encode(Bundle([msgspec.Raw(message) for message in messages]))
+    return _CODECS[MSGPACK].encode(Bundle([msgspec.Raw(message) for message in messages]))
 
 
 def decode(body: bytes | bytearray, *, media_type: str = MSGPACK) -> Message:
     """Return the checked message of a body. Errors: WireError naming the field."""
-    if len(body) > MAX_NOTICE_BYTES:
-        _check_is_report(body, media_type)
-    decoder = _JSON_MESSAGE if media_type == JSON else _MSGPACK_MESSAGE
+    codec = _CODECS[media_type]
+    # Only a report holds columns; the kind of a large message is checked before it is decoded.
+    if len(body) > MAX_NOTICE_BYTES and _decoded(body, codec.kind).kind != "report":
+        raise WireError("body", f"a message may have at most {MAX_NOTICE_BYTES} bytes unless it is a report")
     try:
-        message: Message = decoder.decode(body)
+        message: Message = codec.message.decode(body)
     except UNREADABLE as error:
-        raise _error_naming_the_key(error, body, media_type) from error
+        raise _error_naming_the_key(error, body, codec) from error
     check_message(message)
     return message
-
-
-def _check_is_report(body: bytes | bytearray, media_type: str) -> None:
-    """Check the kind of a large message before it is decoded: only a report holds columns. Errors: WireError."""
-    decoder = _JSON_KIND if media_type == JSON else _MSGPACK_KIND
-    try:
-        kind = decoder.decode(body).kind
-    except UNREADABLE as error:
-        raise wire_error_of(error) from error
-    if kind != "report":
-        raise WireError("body", f"a message may have at most {MAX_NOTICE_BYTES} bytes unless it is a report")
 
 
 def decode_bundle(body: bytes | bytearray, *, media_type: str = MSGPACK) -> list[Message | WireError]:
@@ -302,31 +289,22 @@ def decode_bundle(body: bytes | bytearray, *, media_type: str = MSGPACK) -> list
 
     Errors: WireError if the bundle itself cannot be decoded.
     """
-    decoder = _JSON_BUNDLE if media_type == JSON else _MSGPACK_BUNDLE
-    try:
-        bundle = decoder.decode(body)
-    except UNREADABLE as error:
-        raise wire_error_of(error) from error
-    if len(bundle.messages) > MAX_BUNDLE_MESSAGES:
-        raise WireError("messages", f"at most {MAX_BUNDLE_MESSAGES} messages in a bundle, got {len(bundle.messages)}")
-    return [_decode_or_error(bytes(raw), media_type) for raw in bundle.messages]
+    messages: list[msgspec.Raw] = _decoded(body, _CODECS[media_type].bundle).messages
+    if len(messages) > MAX_BUNDLE_MESSAGES:
+        raise WireError("messages", f"at most {MAX_BUNDLE_MESSAGES} messages in a bundle, got {len(messages)}")
+    return [_decode_or_error(bytes(raw), media_type) for raw in messages]
 
 
 def decode_ack(body: bytes) -> Ack:
     """Return the answer to one message. Errors: WireError."""
-    return _decode_answer(body, _ACK)
+    ack: Ack = _decoded(body, _ACK)
+    return ack
 
 
 def decode_acks(body: bytes) -> Acks:
     """Return the answers to a bundle. Errors: WireError."""
-    return _decode_answer(body, _ACKS)
-
-
-def _decode_answer(body: bytes, decoder: msgspec.msgpack.Decoder[T]) -> T:
-    try:
-        return decoder.decode(body)
-    except UNREADABLE as error:
-        raise wire_error_of(error) from error
+    acks: Acks = _decoded(body, _ACKS)
+    return acks
 
 
 def _decode_or_error(body: bytes, media_type: str) -> Message | WireError:
@@ -336,20 +314,19 @@ def _decode_or_error(body: bytes, media_type: str) -> Message | WireError:
         return error
 
 
-def _error_naming_the_key(error: Exception, body: bytes | bytearray, media_type: str) -> WireError:
+def _error_naming_the_key(error: Exception, body: bytes | bytearray, codec: _Codec) -> WireError:
     """Return the error with the field and, in a mapping, the key, which msgspec does not name."""
     named = wire_error_of(error)
     mapping, any_key, rest = named.field.partition(ANY_KEY)
-    if not any_key or mapping not in _VALUE_TYPES:
+    if not any_key or mapping not in codec.values:
         return named
-    codec: Any = msgspec.json if media_type == JSON else msgspec.msgpack
     try:
-        values: dict[str, msgspec.Raw] = getattr(codec.decode(body, type=_Mappings), mapping)
+        values: dict[str, msgspec.Raw] = getattr(codec.mappings.decode(body), mapping)
     except UNREADABLE as unreadable:
         return wire_error_of(unreadable)
     for key, raw in values.items():
         try:
-            codec.decode(raw, type=_VALUE_TYPES[mapping])
+            codec.values[mapping].decode(raw)
         except UNREADABLE:
             return WireError(f"{mapping}.{shorten_value(key)}{rest}", named.message)
     return named

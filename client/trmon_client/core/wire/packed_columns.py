@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from threading import local
 from typing import Any
 
@@ -12,7 +11,7 @@ import numpy as np
 import zstandard
 
 from trmon_client.core.arrays import DType, RowMatrix
-from trmon_client.core.column_schema import COLUMNS, N_BINS, Pair
+from trmon_client.core.column_schema import COLUMNS, N_BINS, ColumnSpec, Pair
 from trmon_client.core.columns import Columns
 from trmon_client.core.wire.messages import PackedColumns, WireError, shorten_value
 
@@ -23,25 +22,9 @@ _ODD_TOP_BYTES = b"\x7f\x80\xff"
 """The top bytes of all NaNs and of -0.0, which few other floats have."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ColumnBlocks:
-    """The columns of B sequences, a block for each dtype; in canonical form equal data has equal bytes.
-
-    `rows` holds little-endian numbers, [columns, B] for each dtype; `names` holds the sorted names of the rows.
-    `histograms` holds i8 [pairs, N_BINS], in the order of `pairs`.
-    """
-
-    n_sequences: int
-    names: Mapping[DType, tuple[str, ...]]
-    rows: Mapping[DType, bytes]
-    pairs: tuple[Pair, ...]
-    histograms: bytes
-
-    @property
-    def n_tokens(self) -> int:
-        """The number of valid tokens of all sequences."""
-        offset = 8 * self.n_sequences * self.names["i8"].index("n_tokens")
-        return int(np.frombuffer(self.rows["i8"], "<i8", self.n_sequences, offset).sum())
+def names_by_dtype(names: Iterable[str], specs: Mapping[str, ColumnSpec]) -> dict[DType, tuple[str, ...]]:
+    """Return the names of the columns of each dtype, sorted: the order of their rows."""
+    return {dtype: tuple(sorted(name for name in names if specs[name].dtype == dtype)) for dtype in DTYPES}
 
 
 def canonical_numbers(rows: bytes, dtype: DType) -> bytes:
@@ -184,19 +167,36 @@ class UnpackedColumns(msgspec.Struct, frozen=True, eq=False):
 
 def pack_columns(columns: Columns) -> PackedColumns:
     """Return numpy columns packed in canonical form, as the service stores them."""
-    names = {dtype: tuple(sorted(name for name in columns if COLUMNS[name].dtype == dtype)) for dtype in DTYPES}
+    return pack_table(columns, COLUMNS, n_rows=columns.n_sequences, histograms=columns.histograms)
+
+
+def pack_table(
+    columns: Mapping[str, Any], specs: Mapping[str, ColumnSpec], *, n_rows: int, histograms: Mapping[Pair, Any]
+) -> PackedColumns:
+    """Return numpy columns, [n_rows] each, and histograms packed in canonical form: equal data has equal bytes."""
+    names, pairs = names_by_dtype(columns, specs), tuple(sorted(histograms))
     rows = {dtype: canonical_rows([columns[name] for name in group], dtype) for dtype, group in names.items()}
-    pairs = tuple(sorted(columns.histograms))
-    histograms = canonical_rows([columns.histograms[pair] for pair in pairs], "i8")
-    return pack_blocks(ColumnBlocks(columns.n_sequences, names, rows, pairs, histograms))
+    counts = canonical_rows([histograms[pair] for pair in pairs], "i8")
+    return pack_rows(rows, names, n_rows=n_rows, pairs=pairs, histograms=counts)
 
 
-def pack_blocks(blocks: ColumnBlocks) -> PackedColumns:
-    """Return blocks packed; equal numbers give equal bytes with the same version of zstd."""
-    planes = [byte_shuffle(blocks.rows[dtype], int(dtype[1])) for dtype in DTYPES]
-    data = b"".join([*planes, byte_shuffle(blocks.histograms, 8)])
+def pack_rows(
+    rows: Mapping[DType, bytes],
+    names: Mapping[DType, tuple[str, ...]],
+    *,
+    n_rows: int,
+    pairs: tuple[Pair, ...],
+    histograms: bytes,
+) -> PackedColumns:
+    """Return canonical numbers packed; equal numbers give equal bytes with the same version of zstd.
+
+    Args: rows: little-endian numbers, [columns, n_rows] of each dtype, in the order of the sorted names; histograms:
+    i8 [pairs, N_BINS].
+    """
+    planes = [byte_shuffle(rows[dtype], int(dtype[1])) for dtype in DTYPES]
+    data = b"".join([*planes, byte_shuffle(histograms, 8)])
     compressor = _contexts.noise if len(data) <= MAX_NOISE_BYTES else _contexts.compressor
-    return PackedColumns(blocks.n_sequences, dict(blocks.names), blocks.pairs, compressor.compress(data))
+    return PackedColumns(n_rows, dict(names), pairs, compressor.compress(data))
 
 
 def open_packed_columns(parcel: PackedColumns) -> UnpackedColumns:

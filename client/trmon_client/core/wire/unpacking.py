@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
 from operator import attrgetter
@@ -22,6 +22,7 @@ from trmon_client.core.column_schema import (
     PAIRS,
     TURN_COLUMNS,
     TURN_STEMS,
+    ColumnSpec,
     Pair,
     Reduction,
 )
@@ -40,30 +41,28 @@ from trmon_client.core.wire.messages import (
     shorten_value,
 )
 from trmon_client.core.wire.packed_columns import (
-    DTYPES,
     FLOATS,
     MAX_SEQUENCES,
-    ColumnBlocks,
     DTypeSection,
     UnpackedColumns,
     canonical_numbers,
-    canonical_rows,
     may_be_odd,
+    names_by_dtype,
     open_packed_columns,
     pack_bits,
-    pack_blocks,
+    pack_rows,
+    pack_table,
 )
 
 SEQUENCE = "sequence"
 """The column with the index of a turn's sequence."""
+_TURN_TABLE = {**TURN_COLUMNS, SEQUENCE: ColumnSpec(SEQUENCE, "i8", Reduction.POSITION)}
 
 
 def pack_turns(turns: TurnColumns, *, accepted: Any = None) -> PackedTurns:
     """Return numpy columns of turns packed in canonical form. Args: accepted: bool [R], what the client decided."""
     columns = {**turns.by_name, SEQUENCE: turns.sequences}
-    names = _names_by_dtype(columns)
-    rows = {dtype: canonical_rows([columns[name] for name in group], dtype) for dtype, group in names.items()}
-    table = pack_blocks(ColumnBlocks(len(turns.sequences), names, rows, (), b""))
+    table = pack_table(columns, _TURN_TABLE, n_rows=len(turns.sequences), histograms={})
     return PackedTurns(table, None if accepted is None else pack_bits(accepted))
 
 
@@ -91,7 +90,7 @@ def open_turns(packed: PackedTurns, *, n_sequences: int, pairs: tuple[Pair, ...]
     if n_turns > MAX_TURNS:
         raise WireError("turns.table.n_sequences", f"must be at most {MAX_TURNS}, got {shorten_value(n_turns)}")
     expected = ("n_tokens", SEQUENCE, *(f"{pair}_{stem}" for pair in pairs for stem in TURN_STEMS))
-    if packed.table.names != _names_by_dtype(dict.fromkeys(expected)) or packed.table.pairs:
+    if packed.table.names != names_by_dtype(expected, _TURN_TABLE) or packed.table.pairs:
         raise WireError("turns.table.names", f"must be those of a table of turns of {', '.join(pairs) or 'no pair'}")
     found = open_packed_columns(packed.table)
     integers = dict(zip(packed.table.names["i8"], found.columns["i8"].numbers(), strict=True))
@@ -103,11 +102,6 @@ def open_turns(packed: PackedTurns, *, n_sequences: int, pairs: tuple[Pair, ...]
     if packed.accepted is not None and len(packed.accepted) != -(-n_turns // 8):
         raise WireError("turns.accepted", f"{n_turns} turns take {-(-n_turns // 8)} bytes of bits")
     return found, sequences
-
-
-def _names_by_dtype(columns: Mapping[str, Any]) -> dict[DType, tuple[str, ...]]:
-    dtypes = {SEQUENCE: "i8", **{name: spec.dtype for name, spec in TURN_COLUMNS.items()}}
-    return {dtype: tuple(sorted(name for name in columns if dtypes[name] == dtype)) for dtype in DTYPES}
 
 
 COUNT_BYTES = 5
@@ -222,17 +216,15 @@ def column_layout(given: tuple[str, ...]) -> ColumnLayout:
                 f"columns.{shorten_value(name)}",
                 f"unknown column; this service supports wire version {WIRE_MAJOR}.{WIRE_MINOR}",
             )
-    names = sorted(set(given))
+    known = set(given)
     for required in ("n_tokens", "n_invalid"):
-        if required not in names:
+        if required not in known:
             raise WireError(f"columns.{required}", "is required")
-    known = set(names)
-    pairs = [pair for pair in PAIRS if f"{pair}_sum_d" in known]
-    for pair in pairs:
+    for pair in _pairs(known):
         for stem in PAIR_STEMS:
             if f"{pair}_{stem}" not in known:
                 raise WireError(f"columns.{pair}_{stem}", f"is required with {pair}_sum_d")
-    by_dtype = {dtype: tuple(name for name in names if COLUMNS[name].dtype == dtype) for dtype in DTYPES}
+    by_dtype = names_by_dtype(known, COLUMNS)
     counts = (i for i, name in enumerate(by_dtype["i8"]) if COLUMNS[name].reduction is Reduction.SUM)
     return ColumnLayout(by_dtype, tuple(counts))
 
@@ -270,10 +262,14 @@ def storable_columns(report: Report) -> tuple[PackedColumns, int]:
             return report.parcel, found.n_tokens
     unpacked = _with_single_columns(report)
     layout = column_layout(known_columns(tuple(unpacked.columns), wire=unpacked.wire))
-    blocks = _blocks(unpacked, layout)
-    _check_turns(report, _flat(layout.by_dtype), n_sequences=blocks.n_sequences)
-    rows = {dtype: canonical_numbers(rows, dtype) for dtype, rows in blocks.rows.items()}
-    return pack_blocks(replace(blocks, rows=rows)), blocks.n_tokens
+    names = layout.by_dtype
+    rows, n = _checked_rows(unpacked, layout)
+    pairs = tuple(sorted(unpacked.histograms))
+    histograms = histogram_bytes(unpacked, pairs)
+    _check_turns(report, _flat(names), n_sequences=n)
+    n_tokens = np.frombuffer(rows["i8"], "<i8", n, 8 * n * names["i8"].index("n_tokens")).sum()
+    rows = {dtype: canonical_numbers(numbers, dtype) for dtype, numbers in rows.items()}
+    return pack_rows(rows, names, n_rows=n, pairs=pairs, histograms=histograms), int(n_tokens)
 
 
 def columns_of_packed(report: Report, parcel: PackedColumns) -> Columns:
@@ -345,8 +341,8 @@ def _has_noncanonical_floats(section: DTypeSection) -> bool:
     return canonical_numbers(rows, section.dtype) != rows
 
 
-def _blocks(report: Report, layout: ColumnLayout) -> ColumnBlocks:
-    """Return the checked columns of a report, bit for bit."""
+def _checked_rows(report: Report, layout: ColumnLayout) -> tuple[dict[DType, bytes], int]:
+    """Return the checked columns of a report by dtype, bit for bit, and the number of sequences."""
     n = len(_array("columns.n_tokens", report.columns["n_tokens"], "i8"))
     if n > MAX_SEQUENCES:
         raise WireError("columns.n_tokens", f"must have at most {MAX_SEQUENCES} sequences in a report, got {n}")
@@ -357,8 +353,7 @@ def _blocks(report: Report, layout: ColumnLayout) -> ColumnBlocks:
         if not is_count[i]:
             raise WireError(f"columns.{names[i]}", NOT_A_COUNT)
     _check_bits(report.accepted, n)
-    pairs = tuple(sorted(report.histograms))
-    return ColumnBlocks(n, layout.by_dtype, rows, pairs, histogram_bytes(report, pairs))
+    return rows, n
 
 
 def _check_bits(accepted: bytes | None, n: int) -> None:
