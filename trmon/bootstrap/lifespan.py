@@ -103,6 +103,12 @@ def _assemble(settings: Settings, store: Store) -> RunningService:
     services = None
     if not store.is_shared:
         services = build_background_services(settings, store, rules=rules, view_cache=view_cache, counters=counters)
+
+    def check() -> None:
+        store.check()
+        if services is not None:
+            services.check()
+
     components = Components(
         settings=settings,
         store=store,
@@ -124,22 +130,13 @@ def _assemble(settings: Settings, store: Store) -> RunningService:
         ),
         summaries=summaries,
         verdicts=RunVerdicts(store, health_rules=rules.health_rules),
-        readiness=_readiness(store, services),
+        readiness=Readiness(check),
         delivery_check=DeliveryCheck(settings),
         pictures=pictures_of(settings, store),
         judging=JudgingWatch(store.judging, worker=None if services is None else services.worker),
         what_ifs=asyncio.Semaphore(MAX_WHAT_IFS),
     )
     return RunningService(components=components, services=services)
-
-
-def _readiness(store: Store, services: BackgroundServices | None) -> Readiness:
-    def check() -> None:
-        store.check()
-        if services is not None:
-            services.check()
-
-    return Readiness(check)
 
 
 def _start(running: RunningService, limit: RateLimit, stack: ExitStack) -> None:
