@@ -111,7 +111,7 @@ site: $(VENV)/test  ## build the documentation as a site, into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 docs: $(VENV)/run  ## write the reference pages and the README's tables anew
-	$(BIN)/python docs/reference/generate.py
+	$(BIN)/python -m docs.reference.generate
 
 dashboards: $(VENV)/test  ## write Grafana's dashboards and alert rules anew
 	$(BIN)/python -m dashboards.source

@@ -6,7 +6,6 @@ PYTHONPATH=. python -m benchmarks.load [--seconds 10] [--connections 4] [--fleet
 from __future__ import annotations
 
 import argparse
-import os
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -14,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.load.backlog import BACKLOGS, LiveResult, play_backlog
-from benchmarks.load.processes import unwind_on_sigterm
+from benchmarks.load.processes import load_average, unwind_on_sigterm
 from benchmarks.load.scenario import Result, Scenario, play
 from benchmarks.load.sending import Pace
 from benchmarks.load.workload import Workload
@@ -33,7 +32,7 @@ def main() -> None:
     console.print(_table(results))
     live = [play_backlog(backlog, seconds=given.seconds, is_fleet=given.fleet) for backlog in BACKLOGS]
     console.print(_live_table(live))
-    console.print(f"load average after it: {', '.join(f'{load:.1f}' for load in os.getloadavg())}")
+    console.print(f"load average after it: {load_average()}")
 
 
 def _arguments() -> argparse.Namespace:

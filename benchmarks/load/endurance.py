@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 import time
 from collections.abc import Sequence
@@ -16,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.load.deployments import embedded
-from benchmarks.load.processes import family, n_handles, n_threads, resident_bytes
+from benchmarks.load.processes import family, load_average, n_handles, n_threads, resident_bytes
 from benchmarks.load.sending import Pace, Senders, Sent
 from benchmarks.load.verification import verify
 from benchmarks.load.workload import Workload
@@ -61,7 +60,7 @@ def endure(console: Console, *, n_reports: int, pace: Pace, plot: Path | None) -
     console.print(table)
     console.print(
         f"{len(sent.acknowledged):,} reports acknowledged in {samples[-1].at - samples[0].at:,.0f} s, lost 0, doubled "
-        f"0; load average {', '.join(f'{load:.1f}' for load in os.getloadavg())}"
+        f"0; load average {load_average()}"
     )
     if plot is not None:
         write_plot(samples, plot)

@@ -25,7 +25,7 @@ from rich.table import Table
 
 from benchmarks.load.connection import Connection
 from benchmarks.load.deployments import UNLIMITED
-from benchmarks.load.processes import cpu_seconds, unwind_on_sigterm
+from benchmarks.load.processes import cpu_seconds, load_average, unwind_on_sigterm
 from benchmarks.load.workload import PROJECT, Workload
 from tests.fixtures.ports import free_port
 from tests.fixtures.service import ServiceProcess
@@ -156,7 +156,7 @@ def main() -> None:
                 found[peer.name].append(_measure(peer, seconds=given.seconds, first=(number + 1) * STEPS_A_ROUND))
     console = Console(width=140)
     console.print(_table(peers, found))
-    console.print(f"load average after it: {', '.join(f'{load:.1f}' for load in os.getloadavg())}")
+    console.print(f"load average after it: {load_average()}")
 
 
 def _started(stack: ExitStack, folder: Path, *, mlflow: str) -> list[Peer]:

@@ -17,6 +17,11 @@ def unwind_on_sigterm() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
 
 
+def load_average() -> str:
+    """Return the machine's load averages of 1, 5 and 15 minutes."""
+    return ", ".join(f"{load:.1f}" for load in os.getloadavg())
+
+
 def family(pids: Iterable[int]) -> set[int]:
     """Return these processes and all their descendants."""
     found, waiting = set(), list(pids)

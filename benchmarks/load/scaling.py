@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import statistics
 import tempfile
 import time
@@ -23,7 +22,7 @@ from rich.table import Table
 from benchmarks.load.connection import Connection
 from benchmarks.load.deployments import UNLIMITED, Deployment, DeploymentFactory, data_of, embedded, fleet
 from benchmarks.load.filling import PAST, REPORT_SEQUENCES, RUN, fill_batches, fill_runs, fill_sequences
-from benchmarks.load.processes import cpu_seconds, resident_bytes, unwind_on_sigterm
+from benchmarks.load.processes import cpu_seconds, load_average, resident_bytes, unwind_on_sigterm
 from benchmarks.load.scenario import drain
 from benchmarks.load.sending import Pace, Senders
 from benchmarks.load.workload import Workload
@@ -88,17 +87,13 @@ def main() -> None:
         loads.append([beside, replace(beside, of="fleet", deploy=fleet)])
     for compared in filter(None, loads):
         _measure_loads(table, compared, n_slices=given.slices)
-    for n_runs in given.restart:
-        with tempfile.TemporaryDirectory() as folder:
-            _measure_start(table, folder=Path(folder), n_runs=n_runs)
-    for n_runs in given.active:
-        with tempfile.TemporaryDirectory() as folder:
-            _measure_metrics(table, folder=Path(folder), n_runs=n_runs)
-    for n_sequences in given.whatif:
-        with tempfile.TemporaryDirectory() as folder:
-            _measure_whatif(table, folder=Path(folder), n_sequences=n_sequences)
+    others = ((_measure_start, given.restart), (_measure_metrics, given.active), (_measure_whatif, given.whatif))
+    for measure, numbers in others:
+        for n in numbers:
+            with tempfile.TemporaryDirectory() as folder:
+                measure(table, Path(folder), n)
     console.print(table)
-    console.print(f"load average after it: {', '.join(f'{load:.1f}' for load in os.getloadavg())}")
+    console.print(f"load average after it: {load_average()}")
 
 
 def _arguments() -> argparse.Namespace:
@@ -153,7 +148,7 @@ def _send(url: str, workload: Workload, steps: Sequence[int]) -> None:
     drain(url, sent, workload=workload)
 
 
-def _measure_start(table: Table, *, folder: Path, n_runs: int) -> None:
+def _measure_start(table: Table, folder: Path, n_runs: int) -> None:
     """Measure the time from the command to the first successful /readyz."""
     fill_runs(folder, n_runs)
     began = time.perf_counter()
@@ -166,7 +161,7 @@ def _measure_start(table: Table, *, folder: Path, n_runs: int) -> None:
         service.stop()
 
 
-def _measure_metrics(table: Table, *, folder: Path, n_runs: int) -> None:
+def _measure_metrics(table: Table, folder: Path, n_runs: int) -> None:
     """Measure /metrics; only the text of runs that reported since the last scrape is rebuilt."""
     service = ServiceProcess(folder, **UNLIMITED)
     try:
@@ -183,7 +178,7 @@ def _measure_metrics(table: Table, *, folder: Path, n_runs: int) -> None:
         service.stop()
 
 
-def _measure_whatif(table: Table, *, folder: Path, n_sequences: int) -> None:
+def _measure_whatif(table: Table, folder: Path, n_sequences: int) -> None:
     """Measure the time and the memory of a what-if query over every stored sequence of a run."""
     fill_sequences(folder, n_sequences)
     # By default, a service keeps the newest 2 GiB of a run.

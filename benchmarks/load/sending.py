@@ -6,7 +6,7 @@ import itertools
 import threading
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 import numpy as np
 
@@ -39,15 +39,7 @@ class Sent:
     failures: list[str] = field(default_factory=list)
 
     def __add__(self, other: Sent) -> Sent:
-        return Sent(
-            self.acknowledged + other.acknowledged,
-            self.acknowledged_at + other.acknowledged_at,
-            self.seconds + other.seconds,
-            self.refused + other.refused,
-            self.broken + other.broken,
-            self.duplicates + other.duplicates,
-            self.failures + other.failures,
-        )
+        return Sent(*(getattr(self, one.name) + getattr(other, one.name) for one in fields(Sent)))
 
     def quantile_ms(self, share: float) -> float:
         """Return the acknowledgement time in ms that this share of the reports did not exceed, retries included."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import math
-import os
 import random
 import statistics
 import sys
@@ -28,7 +27,7 @@ from rich.table import Table
 from benchmarks.load.alert_check import AlertCheck, check_alerts
 from benchmarks.load.connection import Answer, Connection
 from benchmarks.load.endurance import endure
-from benchmarks.load.processes import cpu_seconds, unwind_on_sigterm, waited_seconds
+from benchmarks.load.processes import cpu_seconds, load_average, unwind_on_sigterm, waited_seconds
 from benchmarks.load.sending import OK, Pace, Place, Senders, Sent
 from benchmarks.load.soak_targets import Target, embedded_target, fleet_target
 from benchmarks.load.verification import StepVerdicts, verify, wrong_steps
@@ -314,7 +313,7 @@ def _summary(result: SoakResult) -> str:
         f"{alerts.n_events} alert events, {alerts.repeated_events} repeated, {alerts.missing_events} missing; "
         f"{alerts.n_pages} pages, {alerts.repeated_pages} repeated, {alerts.missing_pages} missing; "
         f"fired: {', '.join(f'{rule} {n}' for rule, n in sorted(alerts.rules.items()))}; "
-        f"load average {', '.join(f'{load:.1f}' for load in os.getloadavg())}"
+        f"load average {load_average()}"
     )
 
 

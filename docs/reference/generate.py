@@ -5,21 +5,20 @@ A test generates them again and compares, so that no page can drift from its cod
 
 from __future__ import annotations
 
-import importlib.util
 import inspect
 import json
 import pkgutil
 import re
-import runpy
-import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from pydantic_core import PydanticUndefined
 from typer.core import TyperGroup
 
+from docs.reference import framework_names, runbooks
+from docs.reference.formulas import FORMULAS
+from docs.reference.rules_schema import rules_json_schema
 from trmon.assistants.server import TOOLS
 from trmon.bootstrap.app import create_app
 from trmon.cli.commands import COMMANDS, load_command
@@ -34,22 +33,6 @@ from trmon_client.core.column_schema import PAIRS
 from trmon_client.core.signals.catalogue import SIGNALS, SignalSpec
 
 ROOT = Path(__file__).parents[2]
-RUNBOOKS = runpy.run_path(str(Path(__file__).with_name("runbooks.py")))["pages"]
-FRAMEWORK_NAMES = runpy.run_path(str(Path(__file__).with_name("framework_names.py")))["page"]
-RULES_SCHEMA = runpy.run_path(str(Path(__file__).with_name("rules_schema.py")))["rules_json_schema"]
-
-
-def _package(name: str) -> ModuleType:
-    """Return a package that lies beside this file, which is run by its path and so within none."""
-    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(name) / "__init__.py")
-    assert spec is not None
-    assert spec.loader is not None
-    sys.modules[name] = module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-FORMULAS = _package("formulas").FORMULAS
 OWN_SECTION = re.compile(
     r"(; |, )?formulas, sections? \d+(, \d+)*( (to|and) \d+)*( \([^)]*\)|, [A-Z]'*( and [A-Z])?$)?"
 )
@@ -245,7 +228,7 @@ def _explained(spec: FindingSpec) -> str:
 
 def rules_schema() -> str:
     """Return the JSON Schema of rule files."""
-    return json.dumps(RULES_SCHEMA(), indent=2) + "\n"
+    return json.dumps(rules_json_schema(), indent=2) + "\n"
 
 
 FIRST_SIGNALS = (
@@ -311,7 +294,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/reference/routes.md": routes_page,
     "docs/reference/metrics.md": metrics_page,
     "docs/reference/findings.md": findings_page,
-    "docs/reference/framework-names.md": FRAMEWORK_NAMES,
+    "docs/reference/framework-names.md": framework_names.page,
     "docs/reference/formulas.md": formulas_page,
     "docs/reference/files.md": files_page,
 }
@@ -334,7 +317,7 @@ def with_sections(path: str) -> str:
 def generated() -> dict[str, str]:
     """Return every generated file by its path."""
     pages = {path: page() for path, page in PAGES.items()}
-    return {**pages, **RUNBOOKS(), **{path: with_sections(path) for path in SECTIONS}}
+    return {**pages, **runbooks.pages(), **{path: with_sections(path) for path in SECTIONS}}
 
 
 if __name__ == "__main__":

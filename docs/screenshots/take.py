@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import base64
 import io
-import runpy
 import sys
 import tempfile
 from email.message import EmailMessage
@@ -17,14 +16,13 @@ import httpx
 from PIL import Image
 from playwright.sync_api import Browser
 
+from docs.screenshots.fleet import PROJECT, SILENT, STALE, Fleet
 from tests.fixtures.browser import PHONE, chromium, leave, visit
 from tests.fixtures.mail_server import MailServer
 from tests.fixtures.service import ThreadedService
 from tests.fixtures.waiting import eventually
 
 HERE = Path(__file__).parent
-FLEET = runpy.run_path(str(HERE / "fleet.py"), run_name="fleet")
-PROJECT, STALE, SILENT = FLEET["PROJECT"], FLEET["STALE"].name, FLEET["SILENT"]
 STALL_SECONDS = 15.0
 WIDE, TWO_PANES = (1360, 860), (1920, 1000)
 PUBLIC = "http://127.0.0.1:8642"
@@ -39,11 +37,12 @@ def main() -> None:
     """Train the fleet and take every picture."""
     with tempfile.TemporaryDirectory() as folder, MailServer(security="none") as mailbox:
         service = ThreadedService(Path(folder) / "data", stall_floor_seconds=STALL_SECONDS, **_mail(mailbox))
-        fleet = FLEET["Fleet"](service.url)
+        fleet = Fleet(service.url)
         fleet.train()
         with service.client() as client, chromium() as browser:
             eventually(
-                lambda: _kinds(client), lambda kinds: kinds[STALE] in ("act", "watch") and kinds[SILENT] == "stalled"
+                lambda: _kinds(client),
+                lambda kinds: kinds[STALE.name] in ("act", "watch") and kinds[SILENT] == "stalled",
             )
             for size, word in ((WIDE, "wide"), (PHONE, "phone")):
                 for theme in ("light", "dark"):
@@ -63,8 +62,8 @@ def _kinds(client: httpx.Client) -> dict[str, str]:
 
 
 def _take(browser: Browser, client: httpx.Client, *, size: tuple[int, int], theme: str, word: str) -> None:
-    since = client.get(f"/api/v1/runs/{PROJECT}/{STALE}").json()["status"]["verdict"]["since_step"]
-    run = f"/runs/{PROJECT}/{STALE}"
+    since = client.get(f"/api/v1/runs/{PROJECT}/{STALE.name}").json()["status"]["verdict"]["since_step"]
+    run = f"/runs/{PROJECT}/{STALE.name}"
     for name, path in {"fleet": "/", "run": run, "step": f"{run}?step={since}", "alerts": "/alerts"}.items():
         tab = visit(browser, str(client.base_url).rstrip("/"), size=size, theme=theme)
         page = tab.go(path)
@@ -88,7 +87,7 @@ def _mail(mailbox: MailServer) -> dict[str, object]:
 
 def _take_on_call(browser: Browser, url: str, mailbox: MailServer) -> None:
     """Take the on-call pictures of a phone: the mail, then the page that its buttons open."""
-    subject = f"] {PROJECT}/{STALE}: "
+    subject = f"] {PROJECT}/{STALE.name}: "
     sent = next(one.message for one in mailbox.received if subject in one.message["Subject"])
     tab = visit(browser, url, size=PHONE)
     page = tab.page

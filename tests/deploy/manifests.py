@@ -54,28 +54,27 @@ def pod_of(overlay: str, deployment: str) -> Json:
 
 def containers(pod: Json) -> list[Json]:
     """Return the containers of a pod, in the order in which they start."""
-    return [*pod["spec"]["initContainers"], *pod["spec"]["containers"]]
+    return [*pod["spec"].get("initContainers", ()), *pod["spec"]["containers"]]
 
 
-def _with_components(overlay: str, folder: Path) -> list[Json]:
-    (folder / "trmon").symlink_to(ROOT)
-    own = folder / "own"
-    own.mkdir()
-    shipped = "../trmon/deploy/kubernetes"
-    (own / "kustomization.yaml").write_text(
-        yaml.safe_dump(
-            {
-                "apiVersion": "kustomize.config.k8s.io/v1beta1",
-                "kind": "Kustomization",
-                "resources": [f"{shipped}/overlays/{overlay}"],
-                "components": [f"{shipped}/components/{name}" for name in COMPONENTS[overlay]],
-            }
-        )
-    )
-    return rendered(own)
+def customized(document: Json) -> list[Json]:
+    """Return the objects of a kustomization of your own, beside which the repository is `../trmon`."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "trmon").symlink_to(ROOT)
+        own = Path(folder, "own")
+        own.mkdir()
+        (own / "kustomization.yaml").write_text(yaml.safe_dump(document))
+        return rendered(own)
 
 
 def extended(overlay: str) -> list[Json]:
     """Return the objects of an overlay with every component that fits it."""
-    with tempfile.TemporaryDirectory() as folder:
-        return _with_components(overlay, Path(folder))
+    shipped = "../trmon/deploy/kubernetes"
+    return customized(
+        {
+            "apiVersion": "kustomize.config.k8s.io/v1beta1",
+            "kind": "Kustomization",
+            "resources": [f"{shipped}/overlays/{overlay}"],
+            "components": [f"{shipped}/components/{name}" for name in COMPONENTS[overlay]],
+        }
+    )

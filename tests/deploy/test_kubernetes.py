@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import kubernetes_validate
@@ -15,7 +14,7 @@ from tests.deploy.manifests import OBJECTS, OVERLAYS, SECRETS, Json, all_of, con
 from tests.deploy.network_policies import selects
 from trmon.api.http.components import TIMEOUT_SECONDS
 from trmon.bootstrap.app import GRACE_SECONDS, create_app
-from trmon.config.settings import Settings, unknown_variables
+from trmon.config.settings import SECRET_FILES, Settings, unknown_variables
 
 VERSIONS = ("1.25", kubernetes_validate.latest_version().rpartition(".")[0])
 """Of Kubernetes: the oldest and the newest with a schema."""
@@ -58,17 +57,11 @@ def test_no_secret_is_in_the_repository(overlay: str) -> None:
     assert all_of(overlay, "Secret") == []
 
 
-def secret_files() -> Iterator[str]:
-    for name, field in Settings.model_fields.items():
-        if "SecretStr" in str(field.annotation):
-            yield f"TRMON_{name.upper()}_FILE"
-
-
 @pytest.mark.parametrize(("overlay", "pod", "container"), CONTAINERS)
 def test_every_setting_exists_and_every_secret_is_a_mounted_file(overlay: str, pod: Json, container: Json) -> None:
     variables = {variable["name"]: variable["value"] for variable in container.get("env", ())}
     assert list(unknown_variables(variables)) == []
-    assert set(variables) <= set(secret_files())
+    assert set(variables) <= {f"TRMON_{name.upper()}" for name in SECRET_FILES}
     assert {str(Path(path).parent) for path in variables.values()} <= {SECRETS}
     assert bool(variables) is (overlay == "fleet")
     [volume] = [volume for volume in pod["spec"]["volumes"] if volume["name"] == "secrets"]

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.deploy.image import Image
-from tests.deploy.manifests import SECRETS, Json
+from tests.deploy.manifests import SECRETS, Json, containers
 from tests.deploy.test_kubernetes_components import job_pods
 from tests.fixtures import postgres
 from tests.fixtures.postgres import Postgres
@@ -30,7 +30,7 @@ def run_job(overlay: str, name: str, root: Path) -> None:
     A container of PostgreSQL runs as the pod's user, of whom the machine knows no name.
     """
     [pod] = [pod for known, pod in job_pods(overlay) if known == name]
-    for container in (*pod["spec"].get("initContainers", ()), *pod["spec"]["containers"]):
+    for container in containers(pod):
         is_ours = container["image"].startswith("trmon:")
         _run(container, root, uid=None if is_ours or os.geteuid() else UID, environment=SQLITE if is_ours else {})
 

@@ -13,7 +13,7 @@ import yaml
 
 from tests.deploy.compose import SERVICES
 from tests.deploy.image import ROOT
-from tests.deploy.manifests import COMPONENTS, KUBERNETES, OBJECTS, OVERLAYS, Json, all_of, extended, pod_of
+from tests.deploy.manifests import COMPONENTS, KUBERNETES, OBJECTS, OVERLAYS, Json, all_of, containers, extended, pod_of
 from tests.deploy.network_policies import allows, selects
 from tests.deploy.test_kubernetes import VERSIONS
 from trmon.config.settings import Settings
@@ -35,10 +35,6 @@ def job_pods(overlay: str) -> Iterator[tuple[str, Json]]:
     """Return the name and the pod of each CronJob."""
     for name, job in of_kind(overlay, "CronJob").items():
         yield name, job["spec"]["jobTemplate"]["spec"]["template"]
-
-
-def containers(pod: Json) -> list[Json]:
-    return [*pod["spec"].get("initContainers", ()), *pod["spec"]["containers"]]
 
 
 def test_every_component_fits_an_overlay() -> None:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import promql_parser as promql
 import pytest
 import yaml
 
 from tests.deploy.image import ROOT
-from tests.deploy.manifests import COMPONENTS, OVERLAYS, Json, all_of, containers, extended, rendered
+from tests.deploy.manifests import COMPONENTS, OVERLAYS, Json, all_of, containers, customized, extended
 
 SECTION = (ROOT / "docs" / "deploy.md").read_text().partition("## In Kubernetes")[2]
 COMPONENTS_AT = "../trmon/deploy/kubernetes/components"
@@ -23,16 +22,12 @@ def documented(kind: str) -> Json:
 
 
 @pytest.mark.parametrize("overlay", OVERLAYS)
-def test_a_kustomization_of_your_own_sets_the_image_and_settings_of_every_pod(overlay: str, tmp_path: Path) -> None:
+def test_a_kustomization_of_your_own_sets_the_image_and_settings_of_every_pod(overlay: str) -> None:
     own = documented("Kustomization")
     [resource] = own["resources"]
     assert resource == "../trmon/deploy/kubernetes/overlays/fleet"
-    (tmp_path / "trmon").symlink_to(ROOT)
-    (tmp_path / "own").mkdir()
-    (tmp_path / "own" / "kustomization.yaml").write_text(
-        yaml.safe_dump(own | {"resources": [resource.replace("fleet", overlay)]})
-    )
-    deployments = [found for found in rendered(tmp_path / "own") if found["kind"] == "Deployment"]
+    objects = customized(own | {"resources": [resource.replace("fleet", overlay)]})
+    deployments = [found for found in objects if found["kind"] == "Deployment"]
     assert len(deployments) == len(all_of(overlay, "Deployment"))
     for deployment in deployments:
         pod = deployment["spec"]["template"]
@@ -42,16 +37,13 @@ def test_a_kustomization_of_your_own_sets_the_image_and_settings_of_every_pod(ov
         assert ("TRMON_DATABASE_URL_FILE" in variables) is (overlay == "fleet")
 
 
-def test_the_components_are_all_in_the_table_and_named_as_documented(tmp_path: Path) -> None:
+def test_the_components_are_all_in_the_table_and_named_as_documented() -> None:
     rows = re.findall(r"^\| `([\w-]+)` \|", SECTION, re.MULTILINE)
     assert set(rows) == {name for names in COMPONENTS.values() for name in names}
     [named] = [block["components"] for block in map(yaml.safe_load, BLOCKS) if "components" in block]
     [patched] = [block["patches"] for block in map(yaml.safe_load, BLOCKS) if block.keys() == {"patches"}]
-    (tmp_path / "trmon").symlink_to(ROOT)
-    (tmp_path / "own").mkdir()
     own = documented("Kustomization") | {"components": [*named, f"{COMPONENTS_AT}/ingress"], "patches": patched}
-    (tmp_path / "own" / "kustomization.yaml").write_text(yaml.safe_dump(own))
-    [ingress] = [found for found in rendered(tmp_path / "own") if found["kind"] == "Ingress"]
+    [ingress] = [found for found in customized(own) if found["kind"] == "Ingress"]
     hosts = {*ingress["spec"]["tls"][0]["hosts"], ingress["spec"]["rules"][0]["host"]}
     assert hosts == {"trmon.company.example"}
 

@@ -11,14 +11,11 @@ import tomllib
 import yaml
 
 from tests.deploy.image import ROOT
+from tests.deploy.test_workflows import run
 
 pytestmark = pytest.mark.timeout(500)
 
 WORKFLOW = ROOT / ".github" / "workflows" / "test.yaml"
-
-
-def run(*command: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
 def tool(name: str) -> str:

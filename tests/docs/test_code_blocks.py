@@ -21,16 +21,14 @@ import numpy as np
 import pytest
 import tomllib
 import torch
-import typer
 
 import trmon_client
 from tests.docs.code_blocks import ROOT, Block, blocks, lines, runnable
-from tests.fixtures.command import run_here
+from tests.fixtures.command import read_arguments, run_here
 from tests.fixtures.messages import ORIGIN, columns, report
 from tests.fixtures.service import ThreadedService
 from tests.fixtures.tracker_logs import TRACKER_LOGS, unpacked_mlflow_store
 from tests.fixtures.trainer import MATH, corrupt, finish, send
-from trmon.cli import app
 from trmon.cli.diagnose import EXAMPLE_FILE
 from trmon.domain.identity import RunKey
 from trmon_client.core import wire
@@ -232,16 +230,6 @@ def with_values(line: str) -> str:
     for names, value in VALUES.items():
         line = re.sub(rf"\b({names})\b", value, line)
     return line
-
-
-def read_arguments(arguments: list[str]) -> None:
-    """Let a command read its arguments."""
-    context = typer.main.get_command(app).make_context("trmon", arguments)
-    name, found, rest = context.command.resolve_command(context, arguments)  # type: ignore[attr-defined]
-    while hasattr(found, "resolve_command"):
-        context = found.make_context(name, list(rest), parent=context)
-        name, found, rest = found.resolve_command(context, list(rest))
-    found.make_context(name, list(rest), parent=context)
 
 
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]

@@ -11,13 +11,11 @@ from pathlib import Path
 
 import duckdb
 import pytest
-import typer
 
 from tests.fixtures import postgres
-from tests.fixtures.command import run_here
+from tests.fixtures.command import read_arguments, run_here
 from tests.fixtures.postgres import Postgres
 from tests.store.builders import append, batch, batch_key, commit, report_intake, start_intake, stored_reports
-from trmon.cli import app
 from trmon.config.settings import Settings
 from trmon.metrics.counters import COMPONENT_GAUGES, Counters
 from trmon.store import Store
@@ -41,13 +39,7 @@ def commands() -> list[list[str]]:
 
 @pytest.mark.parametrize("arguments", commands(), ids=" ".join)
 def test_every_command_takes_these_arguments(arguments: list[str]) -> None:
-    command = typer.main.get_command(app)
-    with command.make_context("trmon", list(arguments)) as context:
-        name, found, rest = command.resolve_command(context, list(arguments))
-        while hasattr(found, "resolve_command"):
-            with found.make_context(name, list(rest), parent=context) as inner:
-                name, found, rest = found.resolve_command(inner, list(rest))
-        found.make_context(name, list(rest), parent=context)
+    read_arguments(arguments)
 
 
 def test_every_setting_is_one() -> None:

@@ -4,19 +4,29 @@ from __future__ import annotations
 
 import json
 import re
+import time
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.fixtures.command import run_here
-from tests.fixtures.moved_runs import MovedRuns, make_moved_runs
+from tests.fixtures.replay import PROJECT, ReplayedRun, replaying
+from tests.fixtures.service import ThreadedService
+from tests.fixtures.trainer import train
+from tests.fixtures.waiting import eventually
 from tests.store.builders import alert, commit
+from tests.store.lake.lakes import delete_moved, move_to_lake
 from trmon.config.settings import Settings
 from trmon.domain.access import EVERYTHING
 from trmon.domain.alerts.alert import AlertState
 from trmon.domain.identity import RunKey
+from trmon.domain.runs.run import Run
 from trmon.domain.severity import Severity
+from trmon.fleet.summaries import summarize_run
 from trmon.store import Store
 
 PAGE = (Path(__file__).parents[2] / "docs" / "queries.md").read_text("utf-8")
@@ -26,17 +36,48 @@ STRICT = '{"name": "strict", "criteria": [{"statistic": "max_binary_kl", "pair":
 
 pytestmark = pytest.mark.slow
 
+MOVED = ("stale", "healthy")
+
+
+@dataclass(frozen=True)
+class MovedRuns:
+    """The folder of a database, and the lake that the runs `MOVED` are in."""
+
+    data_dir: Path
+    lake: Path
+
 
 @pytest.fixture(scope="module")
 def moved(tmp_path_factory: pytest.TempPathFactory) -> MovedRuns:
     """An ill run and a healthy one in a lake, of which the latter was paged for nothing, and one in the database."""
-    made = make_moved_runs(tmp_path_factory.mktemp("moved"))
-    store = Store.open(Settings(data_dir=made.data_dir).store_url)
-    run = store.runs.get(RunKey("math", "healthy"), access=EVERYTHING)
-    given = {"severity": Severity.PAGE, "state": AlertState.RESOLVED, "attempt_id": run.attempt_id}
-    commit(store, run.id, alerts=[alert(run_id=run.id, rule="nervous", **given)])
-    store.close()
+    folder = tmp_path_factory.mktemp("moved")
+    made = MovedRuns(data_dir=folder / "data", lake=folder / "lake")
+    service, live = ThreadedService(made.data_dir), RunKey(PROJECT, "live")
+    with service.client() as client:
+        with replaying(client, *(ReplayedRun(name, name) for name in MOVED)):
+            pass
+        for name in MOVED:
+            path = f"/api/v1/runs/{PROJECT}/{name}"
+            eventually(lambda path=path: client.get(path).json()["state"], "finished".__eq__)
+        train(client, live, steps=range(4), end=False)
+        eventually(lambda: len(client.get(f"/api/v1/runs/{live}/batches").json()["items"]), lambda n: n == 3)
+    service.stop()
+    with closing(Store.open(Settings(data_dir=made.data_dir).store_url)) as store:
+        runs = [store.runs.get(RunKey(PROJECT, name), access=EVERYTHING) for name in MOVED]
+        _summarize(store, runs)
+        move_to_lake(store, str(made.lake), now=time.time() + 1)
+        delete_moved(store)
+        given = {"severity": Severity.PAGE, "state": AlertState.RESOLVED, "attempt_id": runs[1].attempt_id}
+        commit(store, runs[1].id, alerts=[alert(run_id=runs[1].id, rule="nervous", **given)])
     return made
+
+
+def _summarize(store: Store, runs: Sequence[Run]) -> None:
+    """Store summaries of the ended runs, whose verdicts move: the service may have stopped before it made them."""
+    bases = store.summaries.bases([run.id for run in runs])
+    now = time.time()
+    made = [summarize_run(store, run, basis=bases[run.id].now, access=EVERYTHING, now=now) for run in runs]
+    store.summaries.write(made).result()
 
 
 def answered(moved: MovedRuns, sql: str) -> list[dict[str, Any]]:

@@ -4,16 +4,24 @@ from __future__ import annotations
 
 from importlib.resources import files
 from operator import attrgetter
+from typing import Any
 
 import pytest
 import yaml
 
 from docs.reference.rules_schema import rules_json_schema
 from tests.domain.rules.rule_documents import CONDITIONS, INVALID_RULES, InvalidRules
-from tests.fixtures.json_schema import schema_errors
 from trmon.domain.rules.rule_yaml import FIELDS
 
 SCHEMA = rules_json_schema()
+
+
+def schema_errors(document: Any, schema: dict[str, Any]) -> list[str]:
+    """Return what a document has against a schema. Errors: jsonschema.SchemaError if the schema is invalid."""
+    from jsonschema import Draft202012Validator  # here: with cyclonedx beside it, its import compiles grammars for 5 s
+
+    Draft202012Validator.check_schema(schema)
+    return [error.message for error in Draft202012Validator(schema).iter_errors(document)]
 
 
 def test_it_accepts_the_builtin_rules() -> None:

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from tests.domain.alerts.alert_builders import notification_of
 from tests.fixtures.waiting import eventually
 from tests.notify.posting import DELIVERED, ScriptedReceiver, put
-from tests.store.builders import alert, append, commit, start_intake
+from tests.store.builders import alert, append, commit, execute, start_intake
 from trmon.domain.access import EVERYTHING
 from trmon.domain.alerts.alert import ENDED_LABEL, INCIDENT_RULE, Acknowledgement, Alert, AlertState
 from trmon.domain.alerts.delivery import Delivery, DeliveryState, RetryPolicy, Routes
@@ -329,7 +329,7 @@ def test_a_delivery_is_not_sent_again_while_its_result_cannot_be_written(
 def test_a_notification_that_cannot_be_decoded_is_dead_and_the_others_are_delivered(store: Store, start: Start) -> None:
     put(store, "broken", "whole")
     broken = sa.update(tables.delivery).where(tables.delivery.c.dedup_key == "broken").values(body={"status": "firing"})
-    store.writer.submit(lambda transaction: transaction.connection.execute(broken)).result()
+    execute(store, broken)
     receiver = ScriptedReceiver(DELIVERED)
     start({"webhook": receiver})
     wait_for_states(store, dead=1, delivered=1)

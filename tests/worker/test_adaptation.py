@@ -9,15 +9,15 @@ import pytest
 
 from tests.domain.adaptation import stream
 from tests.domain.memory_log import MemoryLog
-from tests.domain.trainer import finished, report
 from tests.store.builders import batch, batch_key
-from tests.worker.watched_run import WatchedRun
+from tests.worker.watched_run import WatchedRun, next_report
 from trmon.domain.adaptation.proposal import AdaptationMode, AdaptationSetting
 from trmon.domain.batches.batch import BatchRow
 from trmon.domain.budget.trainer_advice import TARGET_STEPS
+from trmon.domain.pipeline.state import PipelineState
 from trmon.domain.policies import PolicyVersion
 from trmon.fleet.views import thresholds_of
-from trmon.worker.run_processor import Advisor
+from trmon.worker.adaptation import Advisor
 from trmon_client.core.policies.policy import Policy
 
 APPLY = AdaptationSetting(mode=AdaptationMode.APPLY, every_steps=8, window_sequences=1024)
@@ -28,8 +28,7 @@ def train(watched: WatchedRun, steps: range, *, policy: Policy = stream.K3, k3: 
     """Report 64 sequences a step; each step's report closes the one before."""
     for step in steps:
         content = stream.batch(np.random.default_rng(step), n=64, k3=k3)
-        counts = [finished((step - 1, None, 1))[0]] if step else []
-        watched.receive(report(step, content=content, policy=policy, finished=counts), at=10.0 * step)
+        watched.receive(next_report(step, content=content, policy=policy), at=10.0 * step)
 
 
 def watched(setting: AdaptationSetting, *, start: PolicyVersion = START) -> WatchedRun:
@@ -56,13 +55,8 @@ def test_after_every_steps_the_bound_is_moved_and_an_event_written() -> None:
 def test_steps_that_close_in_one_pass_count_like_those_that_close_one_by_one() -> None:
     run = watched(APPLY)
     contents = [stream.batch(np.random.default_rng(step), n=64) for step in range(12)]
-    run.receive(
-        *(
-            report(step, content=content, policy=stream.K3, finished=[finished((step - 1, None, 1))[0]] if step else [])
-            for step, content in enumerate(contents)
-        ),
-        at=1.0,
-    )
+    sent = [next_report(step, content=content, policy=stream.K3) for step, content in enumerate(contents)]
+    run.receive(*sent, at=1.0)
     assert [version.author for version in run.log.versions] == [START.author, "trmon:target_mask_rate"]
 
 
@@ -159,15 +153,15 @@ def test_first_rows_without_the_signal_are_read_once() -> None:
     log = CountingLog()
     advisor, row = Advisor(log), log.close(range(TARGET_STEPS + 5))
     for _ in range(3):
-        advisor.advice(row, run=log.stored_run, steps=TARGET_STEPS + 5, surge=None, alerts=())
+        advisor.advice(row, run=log.stored_run, state=PipelineState(steps=TARGET_STEPS + 5), paging=(), incident=None)
     assert log.n_read == 1
 
 
 def test_first_rows_that_are_not_all_written_are_read_again() -> None:
     log = CountingLog()
     advisor, row = Advisor(log), log.close(range(3))
-    advisor.advice(row, run=log.stored_run, steps=TARGET_STEPS + 1, surge=None, alerts=())
+    advisor.advice(row, run=log.stored_run, state=PipelineState(steps=TARGET_STEPS + 1), paging=(), incident=None)
     log.close(range(3, TARGET_STEPS + 5))
     for _ in range(3):
-        advisor.advice(row, run=log.stored_run, steps=TARGET_STEPS + 5, surge=None, alerts=())
+        advisor.advice(row, run=log.stored_run, state=PipelineState(steps=TARGET_STEPS + 5), paging=(), incident=None)
     assert log.n_read == 2

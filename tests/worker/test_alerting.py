@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import pytest
-
 from tests.domain.trainer import report
 from tests.worker.watched_run import ORIGIN, WATCH_CONFIG, WatchedRun, train
 from trmon.domain.findings.catalogue import without
@@ -71,17 +69,11 @@ def test_a_healthy_run_raises_no_alert() -> None:
     assert not watched.log.alerts
 
 
-@pytest.mark.parametrize(
-    ("health", "expected"),
-    [
-        pytest.param("noisy", {"engine_mismatch", "variance_blowup", "mask_rate"}, id="engines that differ"),
-        pytest.param("corrupt", {"corrupt_logprobs"}, id="padded log-probs also trigger other rules, later"),
-    ],
-)
-def test_a_faulty_run_fires_the_expected_rules(health: str, expected: set[str]) -> None:
+def test_engines_that_differ_fire_a_cause_and_its_symptoms() -> None:
     watched = WatchedRun()
-    train(watched, range(30), health=health)
-    assert {rule for rule, state, _ in watched.log.told() if state == "firing"} >= expected
+    train(watched, range(30), health="noisy")
+    fired = {rule for rule, state, _ in watched.log.told() if state == "firing"}
+    assert fired >= {"engine_mismatch", "variance_blowup", "mask_rate"}
 
 
 def test_an_alert_of_a_removed_rule_resolves_and_its_incident_waits_for_quiet_steps() -> None:

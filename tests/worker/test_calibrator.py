@@ -10,7 +10,7 @@ import pytest
 
 from tests.domain.trainer import finished, report
 from tests.fixtures.messages import columns
-from tests.worker.watched_run import ORIGIN, WatchedRun
+from tests.worker.watched_run import ORIGIN, WatchedRun, next_report
 from trmon.domain.policies import default_version
 from trmon_client.core import wire
 from trmon_client.core.column_schema import PAIRS, Pair
@@ -35,18 +35,12 @@ def train(
     *,
     k3: float = 0.001,
     n: int = N,
-    policy: Policy = AUTO,
     pairs: tuple[Pair, ...] = PAIRS,
-    lr: float | None = None,
 ) -> None:
     """Report one batch a step; each step's report closes the one before."""
     for step in steps:
-        counts = [finished((step - 1, None, 1))[0]] if step else []
-        scalars = {} if lr is None else {"lr": lr}
-        message = report(
-            step, content=content(step, k3=k3, n=n, pairs=pairs), policy=policy, finished=counts, scalars=scalars
-        )
-        watched.receive(message, at=10.0 * step)
+        made = content(step, k3=k3, n=n, pairs=pairs)
+        watched.receive(next_report(step, content=made, policy=AUTO), at=10.0 * step)
 
 
 def made(watched: WatchedRun) -> list[tuple[str, str]]:
@@ -93,11 +87,7 @@ def test_a_restart_continues_the_sample_and_calibrates_nothing_twice() -> None:
 
 def test_steps_that_close_in_one_pass_are_calibrated_like_those_that_close_one_by_one() -> None:
     run, reference = WatchedRun(), WatchedRun()
-    messages = [
-        report(step, content=content(step), policy=AUTO, finished=[finished((step - 1, None, 1))[0]] if step else [])
-        for step in range(60)
-    ]
-    run.receive(*messages, at=1.0)
+    run.receive(*(next_report(step, content=content(step), policy=AUTO) for step in range(60)), at=1.0)
     train(reference, range(60))
     assert [v.policy for v in run.log.versions] == [v.policy for v in reference.log.versions]
 
@@ -105,21 +95,16 @@ def test_steps_that_close_in_one_pass_are_calibrated_like_those_that_close_one_b
 def test_bounds_do_not_rise_at_step_100_while_a_finding_stands() -> None:
     run = WatchedRun()
     train(run, range(45), k3=0.001)
-    for step in range(45, 110):
-        ill = content(step, k3=0.06)
-        run.receive(report(step, content=ill, policy=AUTO, finished=[finished((step - 1, None, 1))[0]]), at=10.0 * step)
+    train(run, range(45, 110), k3=0.06)
     assert "engine_mismatch" in {alert.rule for alert in run.log.alerts.values()}
     assert made(run) == [("trmon:calibration", "first")]
 
 
 def test_a_run_that_starts_ill_is_not_calibrated_and_says_so_once() -> None:
     run = WatchedRun()
-    for step in range(60):
-        ill = content(step, k3=0.1)
-        counts = [finished((step - 1, None, 1))[0]] if step else []
-        run.receive(report(step, content=ill, policy=AUTO, finished=counts), at=10.0 * step)
-        if step == 50:
-            run.restart()
+    train(run, range(51), k3=0.1)
+    run.restart()
+    train(run, range(51, 60), k3=0.1)
     (version,) = run.log.versions
     assert version.policy == AUTO
     assert version.evidence["outcome"] == "starts_ill"

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
-from pathlib import Path
 
 import pytest
 import structlog
 from sqlalchemy import text
 
-from tests.fixtures.databases import BACKENDS, prepare_database, url_on_backend
+from tests.store.builders import execute
 from tests.worker.watched_run import (
     ORIGIN,
-    WATCH_CONFIG,
     RecordingObserver,
     finish,
     receive,
@@ -26,7 +23,6 @@ from trmon.domain.batches.batch import QuarantinePart
 from trmon.domain.errors import NotReady
 from trmon.domain.pipeline.run_update import RunUpdate
 from trmon.domain.runs.run import RunState
-from trmon.fleet.views import RunViewCache
 from trmon.store import Store
 from trmon.worker.scheduler import Scheduler
 from trmon_client.core import wire
@@ -46,23 +42,17 @@ TRIGGERS = {
 }
 
 
-@pytest.fixture(params=BACKENDS)
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
-    """A migrated store without rows, on each database."""
-    url = url_on_backend(request, tmp_path / "trmon.sqlite")
-    if url.startswith("sqlite:"):
-        prepare_database(url)
-    opened = Store.open(url)
+@pytest.fixture
+def store(store_on_each: Store) -> Iterator[Store]:
+    """The store, without what is logged of the failures."""
     with structlog.testing.capture_logs():
-        yield opened
-    opened.close()
+        yield store_on_each
 
 
 def refuse(store: Store, *, table: str, column: str, value: object) -> None:
     """Have the database refuse to write a value of a column."""
     for statement in TRIGGERS[store.writer._committer._engine.dialect.name]:
-        sql = statement.format(table=table, column=column, value=value)
-        store.writer.submit(lambda to, sql=sql: to.connection.execute(text(sql)) and None).result(30)
+        execute(store, text(statement.format(table=table, column=column, value=value)))
 
 
 def run_until(scheduler: Scheduler, run_id: int, *, seconds: range) -> None:
@@ -70,11 +60,6 @@ def run_until(scheduler: Scheduler, run_id: int, *, seconds: range) -> None:
     for now in seconds:
         while scheduler.run_passes([run_id], now=float(now)):
             pass
-
-
-def parts(observer: RecordingObserver) -> Counter[QuarantinePart]:
-    """Return what was set aside."""
-    return sum((tally.quarantined for tally in observer.passes), Counter())
 
 
 def test_a_notice_that_fails_every_pass_is_quarantined_and_the_run_is_judged_to_its_end(store: Store) -> None:
@@ -88,7 +73,7 @@ def test_a_notice_that_fails_every_pass_is_quarantined_and_the_run_is_judged_to_
     run_until(scheduler, run_id, seconds=range(3, 30))
     assert [row.key.step for row in rows_of(store, run_id)] == [0, 1, 2, 3]
     assert store.run_log.runs.by_id(run_id).state is RunState.FINISHED
-    assert parts(observer) == {QuarantinePart.NOTICE: 1}
+    assert observer.quarantined == {QuarantinePart.NOTICE: 1}
     named = [entry for row in rows_of(store, run_id) for entry in row.quarantined]
     assert [(entry.part, entry.place) for entry in named] == [(QuarantinePart.NOTICE, "notice 1")]
     assert "poisoned" in named[0].reason
@@ -109,7 +94,7 @@ def test_a_report_that_fails_every_pass_is_quarantined_and_the_run_goes_on(store
     run_until(scheduler, run_id, seconds=range(31, 40))
     assert store.run_log.runs.by_id(run_id).state is RunState.FINISHED
     assert [row.key.step for row in rows_of(store, run_id)] == [0, 1, 3]
-    assert parts(observer) == {QuarantinePart.REPORT: 1}
+    assert observer.quarantined == {QuarantinePart.REPORT: 1}
     named = [entry.place for row in rows_of(store, run_id) for entry in row.quarantined]
     assert named == ["step 2, rank 0, chunk 0"]
 
@@ -121,15 +106,10 @@ def test_what_fails_without_any_message_quarantines_none(store: Store) -> None:
     run_id = receive(store, step_of(0), at=0.0)
     assert run_id == 1
     receive(store, step_of(1), at=1.0)
-    store.writer.submit(
-        lambda to: (
-            to.connection.execute(text("INSERT INTO run_state (run_id, report_id, notice_id) VALUES (1, 0, 0)"))
-            and None
-        )
-    ).result(30)
+    execute(store, text("INSERT INTO run_state (run_id, report_id, notice_id) VALUES (1, 0, 0)"))
     run_until(scheduler, run_id, seconds=range(1, 120))
     assert observer.failures
-    assert parts(observer) == {}
+    assert observer.quarantined == {}
     assert not observer.passes
 
 
@@ -149,13 +129,11 @@ class AbsentDatabase:
 
 def test_a_database_that_is_away_quarantines_nothing(store: Store) -> None:
     writer, observer = AbsentDatabase(store), RecordingObserver()
-    scheduler = Scheduler(
-        store.run_log, writer=writer, watch_config=WATCH_CONFIG, views=RunViewCache(), observer=observer
-    )
+    scheduler = scheduler_over(store.run_log, observer, writer=writer)
     run_id = receive(store, step_of(0), step_of(1), finish(1), at=0.0)
     run_until(scheduler, run_id, seconds=range(100))
     writer.is_away = False
     run_until(scheduler, run_id, seconds=range(100, 200))
     assert len(observer.failures) >= 5
-    assert parts(observer) == {}
+    assert observer.quarantined == {}
     assert store.run_log.runs.by_id(run_id).state is RunState.FINISHED

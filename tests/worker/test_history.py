@@ -13,14 +13,13 @@ import pytest
 from tests.domain.trainer import finished, report
 from tests.fixtures.databases import open_migrated_store
 from tests.store.lake.lakes import delete_moved, move_to_lake
-from tests.worker.watched_run import ORIGIN, WATCH_CONFIG, RecordingObserver, receive
+from tests.worker.watched_run import ORIGIN, RecordingObserver, receive, run_passes, scheduler_over
 from trmon.domain.batches.batch import QuarantinePart
 from trmon.domain.findings.verdict import words_of
 from trmon.domain.runs.run import RunState
 from trmon.fleet.verdicts import judged_run
 from trmon.fleet.views import RunViewCache
 from trmon.store import Store
-from trmon.worker.scheduler import Scheduler
 from trmon_client.core import wire
 
 HOUR = 3600.0
@@ -38,12 +37,7 @@ class Resumed:
 def judge(store: Store, run_id: int, *, at: float) -> tuple[RunViewCache, RecordingObserver]:
     """Run passes over a run by a new worker until no message is unread."""
     views, observer = RunViewCache(idle_after_seconds=1e12), RecordingObserver()
-    scheduler = Scheduler(
-        store.run_log, writer=store.run_log, watch_config=WATCH_CONFIG, views=views, observer=observer
-    )
-    more = {run_id}
-    while more:
-        more = scheduler.run_passes(more, now=at)
+    run_passes(scheduler_over(store.run_log, observer, views=views), run_id, at=at)
     assert not observer.failures
     return views, observer
 

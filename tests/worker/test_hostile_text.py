@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 import pytest
 
-from tests.fixtures.databases import BACKENDS, prepare_database, url_on_backend
 from tests.worker.watched_run import ORIGIN, RecordingObserver, finish, receive, rows_of, scheduler_over, step_of
 from trmon.domain.runs.run import RunState
 from trmon.store import Store
@@ -16,17 +14,6 @@ from trmon_client.core import wire
 
 HOSTILE = "a\0b\x1b[2J\x9b"
 SAFE = "a\N{REPLACEMENT CHARACTER}b\N{REPLACEMENT CHARACTER}[2J\N{REPLACEMENT CHARACTER}"
-
-
-@pytest.fixture(params=BACKENDS)
-def store(request: pytest.FixtureRequest, tmp_path: Any) -> Iterator[Store]:
-    """A migrated store without rows, on each database."""
-    url = url_on_backend(request, tmp_path / "trmon.sqlite")
-    if url.startswith("sqlite:"):
-        prepare_database(url)
-    opened = Store.open(url)
-    yield opened
-    opened.close()
 
 
 LOSSES = wire.Losses(warnings={"repeated_chunk": HOSTILE}, refused_policies={"hash": HOSTILE})
@@ -39,8 +26,9 @@ MESSAGES: list[Any] = [
 ]
 
 
-def test_text_that_an_older_version_stored_does_not_stop_the_judging(store: Store) -> None:
-    run_id, observer = receive(store, *MESSAGES, at=0.0), RecordingObserver()
+def test_text_that_an_older_version_stored_does_not_stop_the_judging(store_on_each: Store) -> None:
+    store, observer = store_on_each, RecordingObserver()
+    run_id = receive(store, *MESSAGES, at=0.0)
     scheduler_over(store.run_log, observer).run_passes([run_id], now=0.0)
     run = store.run_log.runs.by_id(run_id)
     assert observer.failures == []

@@ -7,12 +7,19 @@ from dataclasses import replace
 import pytest
 
 from tests.domain.trainer import finished, report
-from tests.worker.watched_run import ORIGIN, WATCH_CONFIG, WatchedRun, finish, train
+from tests.worker.watched_run import ORIGIN, WATCH_CONFIG, WatchedRun, finish, next_report, train
 from trmon.domain.identity import BatchKey
 from trmon.domain.rules import rule_yaml
 from trmon.domain.runs.run import RunState
 from trmon.worker.messages import QUANTUM
 from trmon_client.core import wire
+
+
+def trained() -> WatchedRun:
+    """Return a run of 25 healthy steps."""
+    watched = WatchedRun()
+    train(watched, range(25))
+    return watched
 
 
 def test_a_silent_run_stalls_once_and_its_return_resolves_it() -> None:
@@ -34,8 +41,7 @@ def test_a_silent_run_stalls_once_and_its_return_resolves_it() -> None:
 
 
 def test_a_restart_of_the_service_does_not_count_an_old_report_as_a_return() -> None:
-    watched = WatchedRun()
-    train(watched, range(25))
+    watched = trained()
     watched.tick(400.0)
     watched.restart()
     watched.tick(401.0)
@@ -44,8 +50,7 @@ def test_a_restart_of_the_service_does_not_count_an_old_report_as_a_return() -> 
 
 
 def test_downtime_of_the_service_does_not_count_as_silence() -> None:
-    watched = WatchedRun()
-    train(watched, range(25))
+    watched = trained()
     watched.restart()
     watched.tick(10_000.0)
     assert watched.log.stored_run.state is RunState.RUNNING
@@ -54,8 +59,7 @@ def test_downtime_of_the_service_does_not_count_as_silence() -> None:
 
 
 def test_heartbeats_after_the_newest_report_extend_the_limit_to_the_longer_one() -> None:
-    watched = WatchedRun()
-    train(watched, range(25))
+    watched = trained()
     for at in range(270, 900, 30):
         watched.receive(wire.Heartbeat(**ORIGIN), at=float(at))
         expected = RunState.RUNNING if at <= 240 + 600 else RunState.STALLED
@@ -63,8 +67,7 @@ def test_heartbeats_after_the_newest_report_extend_the_limit_to_the_longer_one()
 
 
 def test_a_crash_pages_and_a_restart_resolves_it() -> None:
-    watched = WatchedRun()
-    train(watched, range(25))
+    watched = trained()
     watched.receive(finish(24, outcome="crashed", error="CUDA out of memory"), at=250.0)
     assert watched.log.stored_run.state is RunState.CRASHED
     watched.receive(report(3, rank=0, launch="launch-1", chunk=1), at=251.0)
@@ -92,8 +95,7 @@ def test_a_finished_run_resolves_its_alerts_and_sends_the_notice() -> None:
 def test_a_run_that_is_read_after_its_end_records_its_alerts_and_its_incident() -> None:
     watched = WatchedRun()
     for step in range(30):
-        counts = finished((step - 1, None, 1)) if step else []
-        watched.log.receive(report(step, health="corrupt", finished=counts), at=10.0 * step)
+        watched.log.receive(next_report(step, health="corrupt"), at=10.0 * step)
     watched.receive(finish(29), at=300.0)
     assert ("corrupt_logprobs", "firing", 3) in watched.log.told()
     assert watched.log.incidents() == [("firing", 4), ("resolved", 29)]
@@ -101,8 +103,7 @@ def test_a_run_that_is_read_after_its_end_records_its_alerts_and_its_incident() 
 
 @pytest.mark.parametrize("restarts", [False, True])
 def test_a_trainer_that_crashes_again_before_it_reports_pages_again(restarts: bool) -> None:
-    watched = WatchedRun()
-    train(watched, range(25))
+    watched = trained()
     watched.receive(finish(24, outcome="crashed"), at=250.0)
     watched.receive(start("launch-2", sent_at=6000.0), at=300.0)
     if restarts:
@@ -118,8 +119,7 @@ def test_a_trainer_that_crashes_again_before_it_reports_pages_again(restarts: bo
 
 
 def test_each_return_of_a_trainer_that_hangs_before_it_reports_resolves_its_stall() -> None:
-    watched = WatchedRun()
-    train(watched, range(25))
+    watched = trained()
     for i in range(3):
         watched.tick(1000.0 * i + 500.0)
         watched.receive(start(f"launch-{i + 2}", sent_at=6000.0 + i), at=1000.0 * i + 600.0)
@@ -128,8 +128,7 @@ def test_each_return_of_a_trainer_that_hangs_before_it_reports_resolves_its_stal
 
 
 def test_each_end_of_a_run_that_hangs_at_its_last_step_resolves_its_stall() -> None:
-    watched = WatchedRun()
-    train(watched, range(25))
+    watched = trained()
     for i in range(2):
         launch, sent_at = f"launch-{i + 2}", 6000.0 + i
         watched.receive(start(launch, sent_at=sent_at), at=1000.0 * i + 600.0)
@@ -172,8 +171,7 @@ def start(launch: str, *, sent_at: float) -> wire.Start:
 
 
 def test_the_error_of_a_crash_is_on_the_run_and_in_its_alert() -> None:
-    watched = WatchedRun()
-    train(watched, range(25))
+    watched = trained()
     told = {"reason": "exception", "error": "RuntimeError: CUDA\nout of memory", "traceback": "in step"}
     watched.receive(finish(24, outcome="crashed", **told), at=250.0)
     ending = watched.log.stored_run.ending
@@ -196,8 +194,7 @@ def test_the_error_of_a_crash_is_on_the_run_and_in_its_alert() -> None:
     ],
 )
 def test_an_end_without_an_error_finishes_the_run_and_pages_nobody(end: dict[str, str], phrase: str | None) -> None:
-    watched = WatchedRun()
-    train(watched, range(25))
+    watched = trained()
     watched.receive(finish(24, **end), at=250.0)
     watched.restart()
     watched.tick(10_000.0)
@@ -206,8 +203,7 @@ def test_an_end_without_an_error_finishes_the_run_and_pages_nobody(end: dict[str
 
 
 def test_a_silent_run_says_that_no_exit_was_seen() -> None:
-    watched = WatchedRun()
-    train(watched, range(25))
+    watched = trained()
     watched.tick(1000.0)
     assert "no exit was seen" in (watched.log.stored_run.end_phrase or "")
     assert [alert.summary for alert in watched.log.alerts.values()] == [

@@ -35,16 +35,6 @@ def test_an_invalid_policy_is_refused_in_an_event() -> None:
     assert "criteria" in watched.log.events[0].data["refused"]
 
 
-def test_mismatches_with_the_replay_are_counted_only_for_the_same_semantics_version() -> None:
-    wrong = wire.pack_bits([False] * 8)
-    for semantics, expected in ((wire.SEMANTICS_VERSION, 8), (99, 0)):
-        watched = WatchedRun()
-        watched.receive(report(0, accepted=wrong, semantics=semantics), finish(0), at=0.0)
-        (row,) = watched.log.rows.values()
-        assert (row.mismatches, row.signals["mask_rate"]) == (expected, 1.0)
-        assert watched.log.decisions[row.key, preset("trm").hash].counts == {"accepted": 0, "disagreement": 8}
-
-
 def test_a_report_of_an_unknown_policy_is_counted_as_unreplayed() -> None:
     watched = WatchedRun()
     watched.receive(report(0, policy=preset("trm", delta=0.007)), finish(0), at=0.0)

@@ -16,12 +16,11 @@ import pytest
 
 from benchmarks.load.deployments import EmbeddedWorker
 from benchmarks.load.processes import family
-from tests.domain.trainer import finished, report
 from tests.fixtures.databases import prepare_database
 from tests.fixtures.sending import Sending
 from tests.fixtures.service import ServiceProcess
 from tests.fixtures.waiting import eventually
-from tests.worker.watched_run import receive, rows_of
+from tests.worker.watched_run import next_report, receive, rows_of
 from trmon.config.settings import Settings
 from trmon.domain.identity import RunKey
 from trmon.fleet.views import RunViewCache
@@ -139,8 +138,7 @@ def test_a_worker_that_stays_frozen_is_killed_and_its_successor_closes_every_bat
 
 def send_steps(store: Store, steps: range) -> int:
     """Store the reports of steps, and return their run."""
-    sent = [report(step, finished=finished((step - 1, None, 1)) if step else []) for step in steps]
-    return receive(store, *sent, at=time.time())
+    return receive(store, *map(next_report, steps), at=time.time())
 
 
 def worker_pid(others: set[int]) -> int:

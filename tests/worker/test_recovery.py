@@ -145,7 +145,6 @@ def test_reports_are_read_again_from_the_oldest_of_an_open_batch() -> None:
     pending = PendingState()
     for id_ in (33, 31):
         pending.assembly.add_report(stored(report(5, rank=id_ % 2, world_size=2), id_=id_))
-    assert pending.has_batches
     assert pending.restart_frontier(READ) == Frontier(report_id=30, notice_id=50)
 
 

@@ -32,15 +32,21 @@ def finish(**fields: Any) -> wire.Finish:
     return wire.Finish(**{**ORIGIN, "sequence": 999, "sent_at": 9000.0, **fields})
 
 
+def reported(n_steps: int) -> WatchedRun:
+    """Return a run that has sent the scalars of steps ten seconds apart."""
+    watched = WatchedRun()
+    for step in range(n_steps):
+        watched.receive(scalars(step), at=10.0 * step)
+    return watched
+
+
 def steps(watched: WatchedRun) -> list[int]:
     """Return the steps of the stored rows in the order in which they were folded."""
     return [row.key.step for row in sorted(watched.log.rows.values(), key=lambda row: row.ordinal)]
 
 
 def test_each_step_becomes_a_row_when_the_next_one_follows_and_the_last_one_at_the_end() -> None:
-    watched = WatchedRun()
-    for step in range(3):
-        watched.receive(scalars(step), at=10.0 * step)
+    watched = reported(3)
     assert steps(watched) == [0, 1]
     watched.receive(finish(), at=30.0)
     assert steps(watched) == [0, 1, 2]
@@ -70,9 +76,7 @@ def test_rules_read_the_rows_and_fire_once_over_restarts(disturbance: str) -> No
 
 
 def test_scalars_that_come_again_or_late_revise_their_row_and_add_none() -> None:
-    watched = WatchedRun()
-    for step in range(4):
-        watched.receive(scalars(step), at=10.0 * step)
+    watched = reported(4)
     watched.receive(scalars(1, {"reward": 0.9, "loss": 2.0}, sequence=50), at=40.0)
     row = watched.log.rows[BatchKey(1, 1, None)]
     assert (row.ordinal, row.scalars["loss"], row.signals["reward_mean"]) == (2, 2.0, 0.9)
@@ -80,9 +84,7 @@ def test_scalars_that_come_again_or_late_revise_their_row_and_add_none() -> None
 
 
 def test_a_late_report_revises_the_row_of_its_step() -> None:
-    watched = WatchedRun()
-    for step in range(3):
-        watched.receive(scalars(step), at=10.0 * step)
+    watched = reported(3)
     watched.receive(report(1, finished=finished((1, None, 1))), at=30.0)
     row = watched.log.rows[BatchKey(1, 1, None)]
     assert (row.ordinal, row.n_sequences, row.revised) == (2, 8, True)
@@ -126,9 +128,7 @@ def test_a_step_waits_for_all_ranks_that_sent_scalars_of_it_or_for_the_grace_per
 
 
 def test_a_killed_run_closes_its_last_step_by_the_clock_and_stalls() -> None:
-    watched = WatchedRun()
-    for step in range(25):
-        watched.receive(scalars(step), at=10.0 * step)
+    watched = reported(25)
     assert steps(watched)[-1] == 23
     watched.tick(240.0 + 61.0)
     assert steps(watched)[-1] == 24
@@ -141,9 +141,7 @@ def test_a_killed_run_closes_its_last_step_by_the_clock_and_stalls() -> None:
 
 
 def test_a_restart_of_the_trainer_closes_the_last_step_before_it() -> None:
-    watched = WatchedRun()
-    for step in range(3):
-        watched.receive(scalars(step), at=10.0 * step)
+    watched = reported(3)
     for step in range(2, 4):
         watched.receive(scalars(step, attempt="b", launch="launch-2"), at=100.0 + step)
     assert [row.key for row in sorted(watched.log.rows.values(), key=lambda row: row.ordinal)] == [
@@ -153,9 +151,8 @@ def test_a_restart_of_the_trainer_closes_the_last_step_before_it() -> None:
 
 
 def test_a_run_that_is_read_after_its_end_has_the_same_rows() -> None:
-    watched, at_once = WatchedRun(), WatchedRun()
+    watched, at_once = reported(600), WatchedRun()
     for step in range(600):
-        watched.receive(scalars(step), at=10.0 * step)
         at_once.log.receive(scalars(step), at=10.0 * step)
     for one in (watched, at_once):
         one.receive(finish(), at=6000.0)

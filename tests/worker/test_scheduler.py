@@ -7,12 +7,11 @@ import math
 import pytest
 
 from tests.domain.trainer import finished, report
-from tests.worker.watched_run import ORIGIN, WatchedRun, train
+from tests.worker.watched_run import ORIGIN, WatchedRun, next_report, train
 from trmon.domain.identity import BatchKey
 from trmon.worker.pass_changes import CHECKPOINT_BATCHES, LEAST_CHECKPOINT_BATCHES, is_checkpoint_due
 from trmon.worker.scheduler import TimerQueue
 from trmon_client.core import wire
-from trmon_client.core.policies.policy import preset
 
 
 def test_a_batch_closes_when_the_next_report_states_its_chunk_count() -> None:
@@ -23,32 +22,6 @@ def test_a_batch_closes_when_the_next_report_states_its_chunk_count() -> None:
     (row,) = watched.log.rows.values()
     assert (row.key.step, row.ordinal, row.complete, row.n_sequences, row.mismatches) == (0, 1, True, 8, 0)
     assert row.signals["total_kl_k3"] > 0
-
-
-def test_ranks_are_merged_in_rank_order_whatever_came_first() -> None:
-    watched = WatchedRun()
-    watched.receive(report(0, rank=1, world_size=2), at=0.0)
-    watched.receive(report(0, rank=0, world_size=2, scalars={"lr": 1.0}), at=1.0)
-    watched.receive(report(1, rank=1, world_size=2, finished=finished((0, None, 1))), at=10.0)
-    assert not watched.log.rows
-    watched.receive(report(1, rank=0, world_size=2, finished=finished((0, None, 1))), at=11.0)
-    (row,) = watched.log.rows.values()
-    assert (row.n_ranks, row.n_sequences, row.complete, row.scalars) == (2, 16, True, {"lr": 1.0})
-    active = watched.log.decisions[row.key, preset("trm").hash]
-    bits = [wire.unpack_bits(stored.accepted, 8).tolist() for stored in watched.log.reports.of_batch(row.key)]
-    assert wire.unpack_bits(active.accepted, 16).tolist() == bits[0] + bits[1]
-
-
-def test_a_missing_rank_delays_its_batch_and_later_ones_until_the_grace_ends() -> None:
-    watched = WatchedRun()
-    for step in range(3):
-        counts = finished((step - 1, None, 1)) if step else []
-        watched.receive(report(step, rank=0, world_size=2, finished=counts), at=float(step))
-    watched.tick(59.0)
-    assert not watched.log.rows
-    watched.tick(60.5)
-    (row,) = watched.log.rows.values()
-    assert (row.key.step, row.complete, row.missing_ranks) == (0, False, (1,))
 
 
 def test_a_late_chunk_revises_the_row_and_is_not_folded_again() -> None:
@@ -83,7 +56,7 @@ def test_restarts_change_no_row_decision_alert_or_delivery() -> None:
     undisturbed, restarted, without_checkpoint = WatchedRun(), WatchedRun(), WatchedRun()
     for step in range(40):
         health = "corrupt" if 24 <= step < 31 else "healthy"
-        message = report(step, health=health, finished=finished((step - 1, None, 1)) if step else [])
+        message = next_report(step, health=health)
         scalars = wire.Scalars(**ORIGIN, sequence=step, step=step, values={"grad_norm": float(step)})
         for watched in (undisturbed, restarted, without_checkpoint):
             watched.receive(message, scalars, at=10.0 * step)

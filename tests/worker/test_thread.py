@@ -8,42 +8,34 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.domain.memory_log import MemoryLog
 from tests.domain.trainer import finished, report
-from tests.fixtures.databases import open_migrated_store
 from tests.fixtures.waiting import eventually
-from tests.worker.watched_run import ORIGIN, WATCH_CONFIG, RecordingObserver, receive, rows_of, scheduler_over
+from tests.worker.watched_run import (
+    ORIGIN,
+    WATCH_CONFIG,
+    RecordingObserver,
+    next_report,
+    receive,
+    rows_of,
+    run_passes,
+    scheduler_over,
+    started,
+)
 from trmon.domain.access import EVERYTHING
 from trmon.domain.pipeline.run_update import Frontier
 from trmon.domain.runs.liveness import SilenceLimits
 from trmon.domain.runs.run import RunState
 from trmon.fleet.views import RunViewCache
 from trmon.store import Store
-from trmon.worker.scheduler import Scheduler
 from trmon.worker.thread import JUMP_SECONDS, ClockWatch, Worker
 from trmon_client.core import wire
-
-
-def run_passes(scheduler: Scheduler, run_id: int, *, at: float) -> None:
-    """Run passes over a run until no message is unread."""
-    more = {run_id}
-    while more:
-        more = scheduler.run_passes(more, now=at)
-
-
-def started(log: Any, **changed: Any) -> Worker:
-    """Return a started worker over a log."""
-    given = {"views": RunViewCache(), "observer": RecordingObserver(), "watch_config": WATCH_CONFIG, "clock": time.time}
-    worker = Worker(log, writer=log, **given | changed)
-    worker.start()
-    return worker
 
 
 def events_of(store: Store, run_id: int) -> list[tuple[str, str, int]]:
@@ -53,30 +45,6 @@ def events_of(store: Store, run_id: int) -> list[tuple[str, str, int]]:
     pages = [store.alerts.events(name, access=EVERYTHING, limit=500) for name in identities]
     found = [event for page in pages for event in reversed(page.items)]
     return [(event.identity, event.state.value, event.step) for event in found]
-
-
-def step_of(step: int, **fields: Any) -> wire.Report:
-    """Return a step's only report, which states the chunk count of the step before."""
-    return report(step, finished=finished((step - 1, None, 1)) if step else [], **fields)
-
-
-def test_a_kill_between_any_two_passes_changes_no_row_and_no_alert(tmp_path: Path) -> None:
-    found = []
-    for name, kills in (("calm", False), ("shaken", True)):
-        with closing(open_migrated_store(tmp_path / name)) as store:
-            scheduler = scheduler_over(store.run_log)
-            for step in range(30):
-                health = "corrupt" if 5 <= step < 12 else "healthy"
-                scalars = wire.Scalars(**ORIGIN, sequence=step, step=step, values={"grad_norm": float(step)})
-                run_id = receive(store, step_of(step, health=health), scalars, at=10.0 * step)
-                scheduler = scheduler_over(store.run_log) if kills else scheduler
-                run_passes(scheduler, run_id, at=10.0 * step)
-            due = store.outbox.due(now=1e12, limit=100)
-            told = [(delivery.dedup_key, delivery.notification) for delivery in due]
-            found.append((repr(rows_of(store, run_id)), events_of(store, run_id), told))
-    assert found[0] == found[1]
-    told = [(state, step) for identity, state, step in found[0][1] if identity.endswith("corrupt_logprobs")]
-    assert told == [("firing", 8)]
 
 
 def test_a_row_whose_reports_were_pruned_is_not_recomputed_from_a_late_one_alone(store: Store) -> None:
@@ -94,7 +62,7 @@ def test_a_row_whose_reports_were_pruned_is_not_recomputed_from_a_late_one_alone
 
 def test_passes_over_an_idle_run_write_nothing(store: Store) -> None:
     flips = {"router_flip_rate": 0.5}
-    steps = [step_of(step, health="noisy", scalars=flips) for step in range(24)]
+    steps = [next_report(step, health="noisy", scalars=flips) for step in range(24)]
     end = wire.Finish(**ORIGIN, sequence=1, finished=finished((23, None, 1)))
     run_id = receive(store, *steps, end, at=100.0)
     run_passes(scheduler_over(store.run_log), run_id, at=100.0)
@@ -111,7 +79,7 @@ def test_passes_over_an_idle_run_write_nothing(store: Store) -> None:
 def test_a_worker_resumes_every_unfinished_run(store: Store) -> None:
     names = [f"run-{i}" for i in range(24)]
     now = time.time()
-    run_ids = [receive(store, step_of(0), step_of(1), at=now - i, run=name) for i, name in enumerate(names)]
+    run_ids = [receive(store, next_report(0), next_report(1), at=now - i, run=name) for i, name in enumerate(names)]
     worker = started(store.run_log)
     eventually(lambda: all(rows_of(store, run_id) for run_id in run_ids))
     worker.close()
@@ -135,7 +103,7 @@ def test_commits_wake_the_worker_and_close_reads_every_message(store: Store) -> 
     view_cache = RunViewCache()
     worker = started(store.run_log, views=view_cache)
     store.on_commit(worker.wake)
-    run_id = receive(store, *(step_of(step) for step in range(5)), at=time.time())
+    run_id = receive(store, *(next_report(step) for step in range(5)), at=time.time())
     eventually(lambda: len(rows_of(store, run_id)) == 4)
     receive(store, wire.Finish(**ORIGIN, sequence=0, finished=finished((4, None, 1))), at=time.time())
     worker.wake([run_id])  # the writer may tell of the commit a moment after it acknowledged it
@@ -177,8 +145,8 @@ class FailingReports:
 
 
 def test_a_run_that_fails_does_not_stop_the_others_and_is_retried(store: Store) -> None:
-    broken = receive(store, step_of(0), step_of(1), at=0.0, run="broken")
-    sound = receive(store, step_of(0), step_of(1), at=0.0, run="sound")
+    broken = receive(store, next_report(0), next_report(1), at=0.0, run="broken")
+    sound = receive(store, next_report(0), next_report(1), at=0.0, run="sound")
     store.run_log.reports = reports = FailingReports(store, run_id=broken)
     clock, observer = [0.0], RecordingObserver()
     worker = started(store.run_log, observer=observer, clock=lambda: clock[0], tick_seconds=0.01)
@@ -193,7 +161,7 @@ def test_a_run_that_fails_does_not_stop_the_others_and_is_retried(store: Store) 
 
 def test_a_log_that_cannot_be_read_at_the_start_is_read_again() -> None:
     log, observer = MemoryLog(), RecordingObserver()
-    log.receive(step_of(0), step_of(1), at=0.0)
+    log.receive(next_report(0), next_report(1), at=0.0)
     log.broken = True
     worker = started(log, observer=observer, clock=lambda: 0.0, tick_seconds=0.01)
     eventually(lambda: bool(observer.failures))
@@ -215,7 +183,7 @@ class SettableClock:
 @contextmanager
 def watching(store: Store, clock: SettableClock) -> Iterator[int]:
     """A worker over a run that trains."""
-    run_id = receive(store, *(step_of(step) for step in range(25)), at=clock())
+    run_id = receive(store, *(next_report(step) for step in range(25)), at=clock())
     worker = started(
         store.run_log,
         watch_config=replace(WATCH_CONFIG, patience=SilenceLimits(floor_seconds=6.0, factor=0.0, heartbeat_factor=0.0)),
@@ -238,7 +206,7 @@ def test_a_healthy_run_does_not_stall_when_the_clock_jumps_and_a_silent_one_does
         clock.offset = jump
         for step in range(25, 30):
             time.sleep(0.4)
-            receive(store, step_of(step), at=clock())
+            receive(store, next_report(step), at=clock())
         eventually(lambda: len(rows_of(store, run_id)) == 29)
         assert store.runs.by_id(run_id).state is RunState.RUNNING
         assert events_of(store, run_id) == []
@@ -260,7 +228,7 @@ def test_after_a_restart_with_an_earlier_clock_a_silent_run_still_stalls(store: 
 
 
 def test_a_closing_worker_leaves_a_long_backlog_to_the_next_one(store: Store) -> None:
-    run_id = receive(store, step_of(0), at=time.time())
+    run_id = receive(store, next_report(0), at=time.time())
     views, workers = RunViewCache(), list[Worker]()
 
     def wake_again() -> None:
@@ -276,7 +244,7 @@ def test_a_closing_worker_leaves_a_long_backlog_to_the_next_one(store: Store) ->
     closing.start()
     closing.join(20.0)
     assert not worker.alive
-    receive(store, step_of(1), at=time.time())
+    receive(store, next_report(1), at=time.time())
     run_passes(scheduler_over(store.run_log), run_id, at=time.time())
     assert [row.key.step for row in rows_of(store, run_id)] == [0]
 

@@ -9,6 +9,7 @@ from threading import get_ident
 import pytest
 from sqlalchemy import Engine, event, update
 
+from tests.store.builders import execute
 from tests.worker.watched_run import ORIGIN, RecordingObserver, finish, receive, rows_of, scheduler_over, step_of
 from trmon.domain.runs.run import RunState
 from trmon.store import Store
@@ -89,7 +90,9 @@ def test_a_damaged_report_does_not_stop_other_runs_and_is_not_retried(
     scheduler.run_passes(run_ids, now=0.0)
     for run in range(5):
         receive(store, step_of(1), at=10.0, run=f"run-{run}")
-    rewrite(store, run_ids[2], payload=b"\xc1")
+    report = tables.report
+    newest = update(report).where(report.c.run_id == run_ids[2], report.c.step == 1)
+    execute(store, newest.values(payload=b"\xc1"))
     assert scheduler.run_passes(run_ids, now=10.0) == set()
     # The chunk count in the damaged report is unknown: the batch waits until its grace ends.
     assert [len(rows_of(store, run_id)) for run_id in run_ids] == [2, 2, 1, 2, 2]
@@ -97,13 +100,6 @@ def test_a_damaged_report_does_not_stop_other_runs_and_is_not_retried(
     scheduler.run_passes(run_ids, now=71.0)
     assert [len(rows_of(store, run_id)) for run_id in run_ids] == [2] * 5
     assert not observer.failures
-
-
-def rewrite(store: Store, run_id: int, *, payload: bytes) -> None:
-    """Overwrite the payload of a run's newest report."""
-    table = tables.report
-    written = update(table).where(table.c.run_id == run_id, table.c.step == 1).values(payload=payload)
-    store.writer.submit(lambda transaction: transaction.connection.execute(written).rowcount).result(30)
 
 
 def test_a_run_that_catches_up_with_others_gets_every_message_in_order(store: Store, scheduler: Scheduler) -> None:

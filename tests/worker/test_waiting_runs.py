@@ -8,15 +8,13 @@ from contextlib import closing
 import pytest
 
 from tests.fixtures.waiting import eventually
-from tests.worker.watched_run import ORIGIN, WATCH_CONFIG, RecordingObserver, receive, rows_of, scheduler_over, step_of
+from tests.worker.watched_run import ORIGIN, receive, rows_of, scheduler_over, started, step_of
 from trmon.domain.messages import NewestMessage
 from trmon.domain.runs.run import RunState
-from trmon.fleet.views import RunViewCache
 from trmon.store import Store
 from trmon.worker import scheduler as scheduling
 from trmon.worker.messages import QUANTUM
 from trmon.worker.scheduler import Scheduler
-from trmon.worker.thread import Worker
 from trmon.worker.waiting_runs import LIVE_SECONDS, Priority, WaitingRuns, priority_of
 from trmon_client.core import wire
 
@@ -75,17 +73,8 @@ def n_rows(store: Store, run_ids: list[int]) -> list[int]:
 
 def test_a_live_report_is_judged_before_the_history_that_came_before_it(store: Store) -> None:
     history = receive_history(store, at=time.time())
-    worker = Worker(
-        store.run_log,
-        writer=store.run_log,
-        views=RunViewCache(),
-        observer=RecordingObserver(),
-        watch_config=WATCH_CONFIG,
-        finish_seconds=0.1,
-    )
-    store.on_commit(worker.wake)
-    worker.start()
-    with closing(worker):
+    with closing(started(store.run_log, finish_seconds=0.1)) as worker:
+        store.on_commit(worker.wake)
         eventually(lambda: any(n_rows(store, history)))
         live = receive_live(store, 0, at=time.time())
         eventually(lambda: rows_of(store, live))

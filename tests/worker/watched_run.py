@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,7 +10,7 @@ from tests.domain.memory_log import RUN_ID, MemoryLog
 from tests.domain.trainer import finished, report
 from tests.store.builders import intake
 from trmon.domain.alerts.delivery import Routes
-from trmon.domain.batches.batch import BatchRow
+from trmon.domain.batches.batch import BatchRow, QuarantinePart
 from trmon.domain.pipeline.run_update import RunView
 from trmon.domain.rules import rule_yaml
 from trmon.fleet.views import RunViewCache
@@ -17,6 +18,7 @@ from trmon.store import Store
 from trmon.worker.pass_changes import PassTally
 from trmon.worker.run_context import WatchConfig
 from trmon.worker.scheduler import Scheduler
+from trmon.worker.thread import Worker
 from trmon_client.core import wire
 
 ORIGIN: dict[str, Any] = {"attempt": "a", "launch": "launch-1"}
@@ -38,12 +40,24 @@ class RecordingObserver:
     def pass_failed(self, error: Exception) -> None:
         self.failures.append(error)
 
+    @property
+    def quarantined(self) -> Counter[QuarantinePart]:
+        """What was set aside."""
+        return sum((tally.quarantined for tally in self.passes), Counter())
 
-def scheduler_over(log: Any, observer: RecordingObserver | None = None) -> Scheduler:
-    """Return a new scheduler over a log without any run in memory, as after a kill."""
-    return Scheduler(
-        log, writer=log, watch_config=WATCH_CONFIG, views=RunViewCache(), observer=observer or RecordingObserver()
-    )
+
+def scheduler_over(log: Any, observer: RecordingObserver | None = None, **changed: Any) -> Scheduler:
+    """Return a new scheduler over a log without any run in memory, as after a kill; `changed`: of its arguments."""
+    given = {"writer": log, "watch_config": WATCH_CONFIG, "views": RunViewCache()} | changed
+    return Scheduler(log, observer=observer or RecordingObserver(), **given)
+
+
+def started(log: Any, **changed: Any) -> Worker:
+    """Return a started worker over a log; `changed`: of its arguments."""
+    given = {"views": RunViewCache(), "observer": RecordingObserver(), "watch_config": WATCH_CONFIG}
+    worker = Worker(log, writer=log, **given | changed)
+    worker.start()
+    return worker
 
 
 def receive(store: Store, *messages: wire.Message, at: float, run: str = "grpo") -> int:
@@ -63,6 +77,18 @@ def step_of(step: int, **fields: Any) -> wire.Report:
     return report(step, finished=finished((step, None, 1)), **fields)
 
 
+def next_report(step: int, **fields: Any) -> wire.Report:
+    """Return a step's only report, which states the chunk count of the step before."""
+    return report(step, finished=finished((step - 1, None, 1)) if step else [], **fields)
+
+
+def run_passes(scheduler: Scheduler, run_id: int, *, at: float) -> None:
+    """Run passes over a run until no message is unread."""
+    more = {run_id}
+    while more:
+        more = scheduler.run_passes(more, now=at)
+
+
 class WatchedRun:
     """One run; `restart` discards everything in memory, as a kill does."""
 
@@ -76,9 +102,7 @@ class WatchedRun:
 
     def restart(self) -> None:
         """Start a new scheduler over the same log."""
-        self.scheduler = Scheduler(
-            self.log, writer=self.log, watch_config=self._watch_config, views=self.view_cache, observer=self.observer
-        )
+        self.scheduler = scheduler_over(self.log, self.observer, watch_config=self._watch_config, views=self.view_cache)
 
     def receive(self, *messages: wire.Message, at: float) -> None:
         """Store messages and run passes until none is unread."""
@@ -87,9 +111,7 @@ class WatchedRun:
 
     def tick(self, at: float) -> None:
         """Run passes until no message is unread."""
-        more = {self.run_id}
-        while more:
-            more = self.scheduler.run_passes(more, now=at)
+        run_passes(self.scheduler, self.run_id, at=at)
 
     @property
     def view(self) -> RunView:
@@ -99,11 +121,10 @@ class WatchedRun:
         return view
 
 
-def train(watched: WatchedRun, steps: range, *, health: str = "healthy", **fields: object) -> None:
+def train(watched: WatchedRun, steps: range, **fields: Any) -> None:
     """Report steps ten seconds apart; each states the chunk count of the one before."""
     for step in steps:
-        counts = finished((step - 1, None, 1)) if step else []
-        watched.receive(report(step, health=health, finished=counts, **fields), at=10.0 * step)
+        watched.receive(next_report(step, **fields), at=10.0 * step)
 
 
 def finish(step: int, *, rank: int = 0, outcome: str = "finished", **fields: object) -> wire.Finish:

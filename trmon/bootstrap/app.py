@@ -72,8 +72,7 @@ def create_app(settings: Settings) -> FastAPI:
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         try:
-            async with running_service(settings, limit=limit) as running:
-                app.state.components, app.state.services = running.components, running.services
+            async with running_service(settings, limit=limit) as (app.state.components, app.state.services):
                 yield
         except NotReady as error:
             app.state.failure = str(error)

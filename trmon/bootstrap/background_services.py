@@ -29,7 +29,6 @@ from trmon.notify.dispatcher import DeliveryPolicy, Dispatcher
 from trmon.notify.registry import pictures_of, receivers_of, routes_of
 from trmon.store import ProcessRole, Store
 from trmon.store.redis import CommitNotice, PubSub
-from trmon.store.writing.group_commit import CommittedGroup
 from trmon.worker.process import WorkerProcess
 from trmon.worker.run_context import WatchConfig
 from trmon.worker.thread import Worker
@@ -95,19 +94,28 @@ def build_background_services(
     Args: heartbeat: that of a worker in a thread of this process.
     """
     ownership, watch_config = lease_manager or Ownership(), watch_config_of(settings, rules=rules, heartbeat=heartbeat)
-    worker = _worker(settings, store, watch_config, view_cache=view_cache, counters=counters, ownership=ownership)
-    dispatcher = _dispatcher(settings, store, rules=rules, counters=counters, ownership=ownership)
-    cleaning = partial(_owns_first_slot, ownership)
-    pruner = _pruner(settings, store, counters=counters, is_ours=cleaning)
+    worker: Worker | WorkerProcess
     summary_poller = None
-    if store.role is not ProcessRole.WRITER:
+    if store.role is ProcessRole.WRITER:
+        worker = WorkerProcess(settings, store.run_log, summaries=store.summaries, views=view_cache, observer=counters)
+    else:
+        worker = Worker(
+            store.run_log,
+            writer=store.run_log,
+            watch_config=watch_config,
+            views=view_cache,
+            observer=counters,
+            ownership=ownership,
+            monotonic=time.monotonic,
+        )
         summary_poller = summary_poller_of(store, store.summaries, ownership=ownership)
+    cleaning = partial(_owns_first_slot, ownership)
     if lease_manager is not None:
         lease_manager.on_gain = lambda: worker.wake(())
     return BackgroundServices(
         worker=worker,
-        dispatcher=dispatcher,
-        pruner=pruner,
+        dispatcher=_dispatcher(settings, store, rules=rules, counters=counters, ownership=ownership),
+        pruner=_pruner(settings, store, counters=counters, is_ours=cleaning),
         lake_mover=_lake_mover(settings, store, counters=counters, is_ours=cleaning),
         summary_poller=summary_poller,
         lease_manager=lease_manager,
@@ -118,28 +126,6 @@ def summary_poller_of(store: Store, sink: SummarySink, *, ownership: Ownership) 
     """Return the thread that makes outdated summaries, not started."""
     updater = SummaryUpdater(store, sink, ownership=ownership, clock=time.time, monotonic=time.monotonic)
     return PeriodicThread("summaries", updater.poll)
-
-
-def _worker(
-    settings: Settings,
-    store: Store,
-    watch_config: WatchConfig,
-    *,
-    view_cache: RunViewCache,
-    counters: Counters,
-    ownership: Ownership,
-) -> Worker | WorkerProcess:
-    if store.role is ProcessRole.WRITER:
-        return WorkerProcess(settings, store.run_log, summaries=store.summaries, views=view_cache, observer=counters)
-    return Worker(
-        store.run_log,
-        writer=store.run_log,
-        watch_config=watch_config,
-        views=view_cache,
-        observer=counters,
-        ownership=ownership,
-        monotonic=time.monotonic,
-    )
 
 
 def watch_config_of(settings: Settings, *, rules: ActiveRules, heartbeat: Heartbeat | None = None) -> WatchConfig:
@@ -282,12 +268,12 @@ def connect_peers(
         on_failure=lambda operation: counters.redis_failures.labels(operation).inc(),
     )
     counters.redis_up.set_function(lambda: peers.is_connected)
-    store.writer.on_commit(lambda commit: peers.publish(_notice_of(commit)))
+    # A commit that changes no run may still have written events.
+    store.writer.on_commit(
+        lambda commit: peers.publish(
+            CommitNotice(touched=commit.touched, edited=commit.edited, has_deliveries=bool(commit.receivers))
+        )
+    )
     for poller in pollers:
         poller.is_notified = lambda: peers.is_connected
     return peers
-
-
-def _notice_of(commit: CommittedGroup) -> CommitNotice:
-    """Return the notice of a commit; one that changes no run may still have written events."""
-    return CommitNotice(touched=commit.touched, edited=commit.edited, has_deliveries=bool(commit.receivers))

@@ -7,8 +7,8 @@ import shutil
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
-from dataclasses import dataclass
 from importlib.metadata import version
+from typing import TypeAlias
 
 from trmon.api.http.auth import Authenticator, check_bind
 from trmon.api.http.components import Components, Readiness
@@ -50,16 +50,12 @@ VIEW_PAUSE_SECONDS = 0.5
 """Shortest time between two reads of the views that other processes store: one read covers several changes."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunningService:
-    """The state that routes share, and the background services; None if other processes evaluate the runs."""
-
-    components: Components
-    services: BackgroundServices | None
+Assembled: TypeAlias = tuple[Components, BackgroundServices | None]
+"""The state that routes share, and the background services; None if other processes evaluate the runs."""
 
 
 @asynccontextmanager
-async def running_service(settings: Settings, *, limit: RateLimit) -> AsyncIterator[RunningService]:
+async def running_service(settings: Settings, *, limit: RateLimit) -> AsyncIterator[Assembled]:
     """Open the components in order and close them in reverse order. Errors: NotReady.
 
     Args: limit: the rate limit of requests; with Redis, replicas share it.
@@ -67,15 +63,14 @@ async def running_service(settings: Settings, *, limit: RateLimit) -> AsyncItera
     async with AsyncExitStack() as stack:
         file_lock = ExitStack()
         stack.push_async_callback(asyncio.to_thread, file_lock.close)
-        running = _assemble(settings, await asyncio.to_thread(_open_store, settings, file_lock))
-        components = running.components
+        components, services = _assemble(settings, await asyncio.to_thread(_open_store, settings, file_lock))
         stack.push_async_callback(asyncio.to_thread, components.store.close)
         threads = ExitStack()
         stack.push_async_callback(asyncio.to_thread, threads.close)
-        await asyncio.to_thread(_start, running, limit, threads)
+        await asyncio.to_thread(_start, components, services, limit=limit, stack=threads)
         stack.callback(components.commit_signal.close)
         stack.callback(components.readiness.close)
-        yield running
+        yield components, services
 
 
 def _open_store(settings: Settings, file_lock: ExitStack) -> Store:
@@ -93,7 +88,7 @@ def _open_store(settings: Settings, file_lock: ExitStack) -> Store:
     return store
 
 
-def _assemble(settings: Settings, store: Store) -> RunningService:
+def _assemble(settings: Settings, store: Store) -> Assembled:
     """Build the components; over a shared database other processes evaluate the runs."""
     counters, rules = Counters(), active_rules_of(settings)
     view_cache = RunViewCache(idle_after_seconds=settings.idle_after_seconds)
@@ -103,6 +98,12 @@ def _assemble(settings: Settings, store: Store) -> RunningService:
     services = None
     if not store.is_shared:
         services = build_background_services(settings, store, rules=rules, view_cache=view_cache, counters=counters)
+
+    def check() -> None:
+        store.check()
+        if services is not None:
+            services.check()
+
     components = Components(
         settings=settings,
         store=store,
@@ -124,27 +125,17 @@ def _assemble(settings: Settings, store: Store) -> RunningService:
         ),
         summaries=summaries,
         verdicts=RunVerdicts(store, health_rules=rules.health_rules),
-        readiness=_readiness(store, services),
+        readiness=Readiness(check),
         delivery_check=DeliveryCheck(settings),
         pictures=pictures_of(settings, store),
         judging=JudgingWatch(store.judging, worker=None if services is None else services.worker),
         what_ifs=asyncio.Semaphore(MAX_WHAT_IFS),
     )
-    return RunningService(components=components, services=services)
+    return components, services
 
 
-def _readiness(store: Store, services: BackgroundServices | None) -> Readiness:
-    def check() -> None:
-        store.check()
-        if services is not None:
-            services.check()
-
-    return Readiness(check)
-
-
-def _start(running: RunningService, limit: RateLimit, stack: ExitStack) -> None:
+def _start(components: Components, services: BackgroundServices | None, *, limit: RateLimit, stack: ExitStack) -> None:
     """Load the stored views, then start everything that has its own thread."""
-    components, services = running.components, running.services
     settings, store, counters = components.settings, components.store, components.counters
     view_sync = ViewSync(store.run_snapshots, components.view_cache, idle_after_seconds=settings.idle_after_seconds)
     view_poller = event_poller = peers = rate_limit_sync = None
@@ -158,7 +149,7 @@ def _start(running: RunningService, limit: RateLimit, stack: ExitStack) -> None:
         buckets = SharedBuckets(url, per_second=settings.rate_per_second, burst=settings.rate_burst)
         rate_limit_sync = RateLimitSync(limit, buckets, on_failure=counters.redis_failures.labels("limits").inc)
     view_sync.load_active(now=time.time())
-    _connect(running, event_poller)
+    _connect(components, services, event_poller=event_poller)
     components.quota_gate.poll()
     quotas = PeriodicThread("quotas", components.quota_gate.poll, every_seconds=QUOTA_POLL_SECONDS)
     stack.callback(components.delivery_check.close)
@@ -186,9 +177,10 @@ def _event_follower(components: Components, view_sync: ViewSync, view_poller: Pe
     return EventFollower(components.store.events, on_events=on_events)
 
 
-def _connect(running: RunningService, event_poller: PeriodicThread | None) -> None:
+def _connect(
+    components: Components, services: BackgroundServices | None, *, event_poller: PeriodicThread | None
+) -> None:
     """Subscribe to commits and rule changes, and connect the service's gauges to their sources."""
-    components, services = running.components, running.services
     counters, store = components.counters, components.store
 
     def on_commit(commit: CommittedGroup) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import structlog
 
@@ -45,26 +45,21 @@ def warn_of_unknown_variables(variables: Iterable[str]) -> None:
 
 def _renderers(settings: Settings) -> list[structlog.typing.Processor]:
     """Return the processors that render a line; tracebacks omit local variables, which may hold secrets."""
+    redacting = _on_texts(redact)  # the error of a library may hold a URL with its password
     if settings.log_format == "json":
-        return [structlog.processors.format_exc_info, _redact, structlog.processors.JSONRenderer()]
+        return [structlog.processors.format_exc_info, redacting, structlog.processors.JSONRenderer()]
     plain = structlog.dev.plain_traceback
     console = structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=plain)
-    return [structlog.processors.format_exc_info, _escape_controls, _redact, console]
+    return [structlog.processors.format_exc_info, _on_texts(_escaped), redacting, console]
 
 
-def _redact(
-    _logger: structlog.typing.WrappedLogger, _name: str, event: structlog.typing.EventDict
-) -> structlog.typing.EventDict:
-    """Replace secrets: the error of a library may hold a URL with its password."""
-    return {key: redact(value) if isinstance(value, str) else value for key, value in event.items()}
-
-
-def _escape_controls(
-    _logger: structlog.typing.WrappedLogger, _name: str, event: structlog.typing.EventDict
-) -> structlog.typing.EventDict:
-    """Escape control and invisible characters, since a path or the text of an error may come from anybody."""
-    return {key: _escaped(value) if isinstance(value, str) else value for key, value in event.items()}
+def _on_texts(change: Callable[[str], str]) -> structlog.typing.Processor:
+    """Return the processor that changes each text of an event."""
+    return lambda _logger, _name, event: {
+        key: change(value) if isinstance(value, str) else value for key, value in event.items()
+    }
 
 
 def _escaped(text: str) -> str:
+    """Escape control and invisible characters, since a path or the text of an error may come from anybody."""
     return "".join(c if c.isprintable() or c in "\n\t" else repr(c)[1:-1] for c in text)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import structlog
 
@@ -15,6 +17,7 @@ from trmon.domain.pipeline.rule_testing import ExpectedAlert, RuleTest, parse_ru
 from trmon.domain.rules.rule import RuleSet
 from trmon.domain.rules.rule_yaml import builtin_rules, overlay_rules
 
+T = TypeVar("T")
 FileStamp = tuple[int, int, int]
 """A file's modification time, size and inode."""
 
@@ -41,26 +44,26 @@ class RuleTestResult:
 
 def read_rules_file(path: Path) -> RuleSet:
     """Return the built-in rules with those of a file over them. Errors: InvalidInput naming file and position."""
-    text = _read(path)
-    try:
-        return overlay_rules(builtin_rules(), text)
-    except InvalidInput as error:
-        raise InvalidInput(f"{path}: {error.field}", error.message) from error
+    return _parsed(path, partial(overlay_rules, builtin_rules()))
 
 
 def run_rules_file_tests(path: Path) -> list[RuleTestResult]:
     """Return the result of each test in a file, over the rules that the file names. Errors: InvalidInput."""
-    text = _read(path)
-    try:
-        given = parse_rule_tests(text)
-    except InvalidInput as error:
-        raise InvalidInput(f"{path}: {error.field}", error.message) from error
+    given = _parsed(path, parse_rule_tests)
     rules = builtin_rules() if given.rules is None else read_rules_file(path.parent / given.rules)
     return [RuleTestResult(test=one, alerts=run_rule_test(one, rules)) for one in given.tests]
 
 
 MAX_BYTES = 256 << 10
 """Of a file of rules: YAML is parsed at about as much a second, in the service's process too."""
+
+
+def _parsed(path: Path, parse: Callable[[str], T]) -> T:
+    text = _read(path)
+    try:
+        return parse(text)
+    except InvalidInput as error:
+        raise InvalidInput(f"{path}: {error.field}", error.message) from error
 
 
 def _read(path: Path) -> str:

@@ -169,7 +169,10 @@ class IngestService:
         """Store messages, and return their acknowledgements in the same order."""
         durable = [prepared for prepared in messages if not _is_heartbeat(prepared)]
         futures = await self._batcher.append(durable) if durable else []
-        self._touch([prepared for prepared in messages if _is_heartbeat(prepared)], now=time.time())
+        now = time.time()
+        beats = [ArrivedMessage(key=one.key, message=one.message, at=now) for one in messages if _is_heartbeat(one)]
+        if beats:
+            self._store.reports.touch(beats)
         results = iter([await _result_of(future) for future in futures])
         stored = [(prepared, None if _is_heartbeat(prepared) else next(results)) for prepared in messages]
         for prepared, result in stored:
@@ -177,11 +180,6 @@ class IngestService:
         return [
             await self._acks.build(prepared, result) if result else wire.Ack("stored") for prepared, result in stored
         ]
-
-    def _touch(self, heartbeats: Sequence[PreparedMessage], *, now: float) -> None:
-        if heartbeats:
-            arrived = [ArrivedMessage(key=beat.key, message=beat.message, at=now) for beat in heartbeats]
-            self._store.reports.touch(arrived)
 
     def _refuse(self, refusal: Exception) -> wire.Ack:
         self._counters.invalid.inc()

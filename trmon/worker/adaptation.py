@@ -24,6 +24,7 @@ from trmon.domain.adaptation.target_mask_rate import anchor_of, run_controller, 
 from trmon.domain.alerts.alert import Alert
 from trmon.domain.batches.batch import BatchRow, QuarantinePart
 from trmon.domain.budget.trainer_advice import (
+    STOPPING_FINDINGS,
     TARGET_STEPS,
     Advice,
     KlTarget,
@@ -33,10 +34,11 @@ from trmon.domain.budget.trainer_advice import (
     lr_decay,
     stops_on_collapse,
 )
-from trmon.domain.findings.judge import Spell
+from trmon.domain.findings.verdict import COLLAPSE
 from trmon.domain.identity import BatchKey
 from trmon.domain.messages import AnyReport, StoredReport, decode_reports
 from trmon.domain.pipeline.merge import ClosingBatch
+from trmon.domain.pipeline.state import PipelineState
 from trmon.domain.policies import PolicyVersion, default_version
 from trmon.domain.runs.run import Run, RunState
 from trmon.worker.calibrator import Calibrator
@@ -204,33 +206,30 @@ class Advisor:
         row: BatchRow | None,
         *,
         run: Run,
-        steps: int,
-        surge: Spell | None,
-        alerts: Sequence[Alert],
-        collapses: Sequence[Alert] = (),
-        incident: Alert | None = None,
-        has_collapsed: bool = False,
+        state: PipelineState,
+        paging: Sequence[Alert],
+        incident: Alert | None,
     ) -> Advice | None:
         """Return the advice after the newest gauge row; None before the first.
 
-        Args: steps: how many the run has had; surge: the finding length_surge where it stands; alerts: firing ones that
-        page over batches; collapses: those of findings that end a run that opted in; incident: the open one;
-        has_collapsed: whether the finding reward_collapse stands.
+        Args: state: after that row; paging: firing alerts that page over batches; incident: the open one.
         """
         if row is None:
             return None
-        if not self._is_target_final and steps > TARGET_STEPS:
+        if not self._is_target_final and state.steps > TARGET_STEPS:
             self._compute_target(run.id)
-        self._decay = lr_decay(surge, step=row.key.step, last=self._decay)
+        standing = state.judge.standing
+        self._decay = lr_decay(standing.get("length_surge"), step=row.key.step, last=self._decay)
+        collapses = [alert for alert in paging if alert.rule in STOPPING_FINDINGS]
         return advise(
             row,
             target=self._target,
             decay=self._decay,
             kl_target=KlTarget.of(run.config),
-            alerts=alerts,
+            alerts=paging,
             collapses=collapses if stops_on_collapse(run.config) else (),
             incident=incident,
-            has_collapsed=has_collapsed,
+            has_collapsed=COLLAPSE in standing,
         )
 
     def _compute_target(self, run_id: int) -> None:

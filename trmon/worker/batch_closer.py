@@ -83,7 +83,7 @@ class BatchCloser:
         )
         for batch in due:
             closing = ClosingBatch(
-                context=run.pass_context(changes),
+                context=run.context.pass_context(changes.now),
                 pipeline_state=run.pipeline_state,
                 batch=batch.decoded(),
                 scalars=run.pending.scalars.of(batch.key.attempt_id, batch.key.step),
@@ -97,7 +97,7 @@ class BatchCloser:
         run = self._run
         for step in self._scalar_steps(caught_up=caught_up).due(changes.now):
             run.context.beat()
-            context, state = run.pass_context(changes), run.pipeline_state
+            context, state = run.context.pass_context(changes.now), run.pipeline_state
             published = close_or_quarantine(
                 partial(close_scalar_step, step, context=context, pipeline_state=state),
                 partial(withhold_scalar_step, step, context=context, pipeline_state=state),
@@ -134,7 +134,7 @@ class BatchCloser:
             batch = run.pending.assembly.reopen(run.context.history.reports_of(key)).decoded()
             if sum(report.n_sequences for report in batch.reports if report.id <= row.last_report_id) < row.n_sequences:
                 continue
-            context = run.pass_context(changes)
+            context = run.context.pass_context(changes.now)
             closing = ClosingBatch(context=context, pipeline_state=run.pipeline_state, batch=batch, former=row)
             self._close(closing, changes)
             # A revised row is not folded again: the next batch names what is damaged in it.
@@ -215,7 +215,7 @@ def _apply_to_step(run: LoadedRun, attempt_id: int, step: int, changes: PassChan
         changes.tally.unplaced_scalars += 1
     elif scalars.items() - row.scalars.items():
         row = _with_scalars(row, {**row.scalars, **scalars})
-        row, state = reconsider(row, context=run.pass_context(changes), pipeline_state=run.pipeline_state)
+        row, state = reconsider(row, context=run.context.pass_context(changes.now), pipeline_state=run.pipeline_state)
         event = batch_event(row, at=changes.now)
         run.apply(BatchChanges(pipeline_state=state, row=row, events=(event,)), changes)
         if run.gauge_row and run.gauge_row.key == key:

@@ -205,7 +205,7 @@ class LivenessCheck:
         self._launches_due_at = math.inf if found is None else changes.now + CHECK_SECONDS
         if run.life.state is RunState.FINISHED:
             found = None
-        context = run.pass_context(changes)
+        context = run.context.pass_context(changes.now)
         run.apply_transitions(
             apply_duplicate_trainers(found, context=context, pipeline_state=run.pipeline_state, now=changes.now),
             changes,

@@ -43,11 +43,6 @@ class PendingState:
     scalars: PendingScalars = field(default_factory=PendingScalars)
     _finish_ids: dict[tuple[int, int], int] = field(default_factory=dict)
 
-    @property
-    def has_batches(self) -> bool:
-        """Whether a batch is open."""
-        return bool(self.assembly.batches)
-
     def apply_notice(self, notice: StoredNotice) -> None:
         """Apply a notice to the batches that are open or to come."""
         message = notice.message
@@ -110,11 +105,7 @@ class LoadedRun:
     @property
     def is_done(self) -> bool:
         """Whether the run has ended and no batch is open."""
-        return self.life.state.ended and not self.pending.has_batches
-
-    def pass_context(self, changes: PassChanges) -> PassContext:
-        """Return the context of the pipeline in this pass."""
-        return self.context.pass_context(changes.now)
+        return self.life.state.ended and not self.pending.assembly.batches
 
     def apply(self, published: BatchChanges, changes: PassChanges) -> None:
         """Adopt the state after a batch or a transition, and add its output to the pass."""
@@ -125,7 +116,7 @@ class LoadedRun:
         """Adopt the state after rules over the run itself, and add their alerts to the pass."""
         transitions, self.pipeline_state = judged
         if transitions:
-            context = self.pass_context(changes)
+            context = self.context.pass_context(changes.now)
             self.apply(publish_transitions(transitions, context=context, pipeline_state=self.pipeline_state), changes)
 
     def apply_state_change(self, change: StateChange | None, changes: PassChanges) -> None:
@@ -135,7 +126,7 @@ class LoadedRun:
         self.context.record_state(change, changes)
         run = self.context.run
         key = self.newest_key or BatchKey(run.attempt_id or 0, run.last_step or 0, None)
-        context = self.pass_context(changes)
+        context = self.context.pass_context(changes.now)
         self.apply_transitions(
             apply_state_change(change, context=context, pipeline_state=self.pipeline_state, key=key), changes
         )

@@ -90,15 +90,13 @@ class RunContext:
     def __init__(self, log: RunLog, run_id: int, *, watch_config: WatchConfig) -> None:
         self._log = log
         self._watch_config = watch_config
+        self.beat = watch_config.heartbeat.beat
+        """Records that the worker makes progress."""
         self.history = RunHistory(log, beat=self.beat)
         self._revision = log.revision(run_id)
         self.run = log.runs.by_id(run_id)
         self.policies = PolicyRegistry.of(log.policies.current(run_id), versions=log.policies.history(run_id))
         self.adaptation = log.adaptations.get(run_id)
-
-    def beat(self) -> None:
-        """Record that the worker makes progress."""
-        self._watch_config.heartbeat.beat()
 
     def pass_context(self, now: float) -> PassContext:
         """Return the context of a pipeline pass at a time."""

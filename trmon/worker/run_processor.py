@@ -12,8 +12,8 @@ from msgspec import structs
 
 from trmon.domain.alerts.alert import Alert, AlertState
 from trmon.domain.batches.batch import QuarantinePart
-from trmon.domain.budget.trainer_advice import STOPPING_FINDINGS, Advice, IncidentAdvice
-from trmon.domain.findings.verdict import COLLAPSE, HISTORY_UNAVAILABLE, PREDICTION
+from trmon.domain.budget.trainer_advice import Advice, IncidentAdvice
+from trmon.domain.findings.verdict import HISTORY_UNAVAILABLE, PREDICTION
 from trmon.domain.messages import Unread
 from trmon.domain.pipeline.judging import judgement_of, standing_findings
 from trmon.domain.pipeline.publish import incident_advice
@@ -117,7 +117,7 @@ class RunProcessor:
         found = (replaced.get(message_id(message), message) for message in page.messages)
         messages = tuple(_received_by_now(message, now=now) for message in found)
         late = self._messages.handle(messages, changes)
-        context = run.pass_context(changes)
+        context = run.context.pass_context(changes.now)
         run.apply_transitions(
             retire_removed_rules(context=context, pipeline_state=run.pipeline_state, now=now), changes
         )
@@ -131,12 +131,12 @@ class RunProcessor:
         apply_scalars(run, messages, changes)
         self._adaptation.adapt(changes)
         if page.caught_up and now >= self._judging_due_at:
-            context = run.pass_context(changes)
+            context = run.context.pass_context(changes.now)
             run.apply_transitions(judge_newest_step(context=context, pipeline_state=run.pipeline_state), changes)
         if page.caught_up:
             self._liveness.check(changes)
             if is_ending := self._is_ending:
-                context = run.pass_context(changes)
+                context = run.context.pass_context(changes.now)
                 run.apply_transitions(
                     apply_run_end(context=context, pipeline_state=run.pipeline_state, now=now), changes
                 )
@@ -191,11 +191,11 @@ class RunProcessor:
         does a prediction: it is no reason to stop.
         """
         run, context = self._run, self._run.context.pass_context(now)
-        others = {PREDICTION, *(rule.name for rule in context.rules.over_states)}
-        firing = [alert for alert in run.pipeline_state.open_alerts() if alert.state is AlertState.FIRING]
-        alerts = [alert for alert in firing if alert.severity is Severity.PAGE and alert.rule not in others]
-        if all(alert.is_incident for alert in alerts):
-            alerts = []
+        state, others = run.pipeline_state, {PREDICTION, *(rule.name for rule in context.rules.over_states)}
+        firing = [alert for alert in state.open_alerts() if alert.state is AlertState.FIRING]
+        paging = [alert for alert in firing if alert.severity is Severity.PAGE and alert.rule not in others]
+        if all(alert.is_incident for alert in paging):
+            paging = []
         warned = [alert for alert in firing if alert.severity is not Severity.INFO]
         warned = [alert for alert in warned if alert.is_incident or alert.rule in context.rules.of_health]
         advice = run_quarantined(
@@ -203,20 +203,17 @@ class RunProcessor:
             lambda: self._advisor.advice(
                 run.gauge_row,
                 run=run.context.run,
-                steps=run.pipeline_state.steps,
-                surge=run.pipeline_state.judge.standing.get("length_surge"),
-                alerts=alerts,
-                collapses=[alert for alert in alerts if alert.rule in STOPPING_FINDINGS],
+                state=state,
+                paging=paging,
                 incident=next((alert for alert in firing if alert.is_incident), None),
-                has_collapsed=COLLAPSE in run.pipeline_state.judge.standing,
             ),
             counts=run.quarantined,
             run_id=run.id,
         )
         if advice is None:
             return None
-        standing = run.pipeline_state.judge.standing
-        findings = {name: standing[name].severity.value for name in sorted(standing_findings(run.pipeline_state.judge))}
+        standing = state.judge.standing
+        findings = {name: standing[name].severity.value for name in sorted(standing_findings(state.judge))}
         advice = replace(advice, findings=findings)
         if not warned:
             return advice

@@ -104,53 +104,49 @@ class PassObserver(Protocol):
         """Count a pass that failed and will be retried."""
 
 
-@dataclass(frozen=True, slots=True)
-class RunBackoff:
-    """How often a run has failed in a row, and when it is retried."""
-
-    failures: int
-    retry_at: float
-
-
 MAX_FAILURES = 3
 """How often in a row the passes over a run fail before its messages are read one by one."""
 
 
 @dataclass(slots=True)
-class Suspicion:
-    """What is known of the message that fails the passes over a run.
+class Failures:
+    """The failed passes over a run: how many `in_a_row`, when the run is retried, and which message fails them.
 
-    `failures` counts those in a row that are not passing. At the limit a pass reads `at_most` no message, which shows
+    `lasting` counts those in a row that are not passing. At the limit a pass reads `at_most` no message, which shows
     that it is a message that fails, and then one by one; the one that fails alone is `replaced` by a damaged one.
     """
 
-    failures: int = 0
+    in_a_row: int = 0
+    retry_at: float = -math.inf
+    lasting: int = 0
     at_most: int | None = None
     replaced: dict[MessageId, Damaged] = field(default_factory=dict)
 
     def pass_failed(self, error: Exception, alone: StoredMessage | None) -> StoredMessage | None:
         """Count a failure; return the only message of the pass if it is replaced from now on."""
+        self.in_a_row += 1
         if isinstance(error, PASSING):
             self.at_most = None if self.at_most is None else 0
             return None
-        self.failures += 1
+        self.lasting += 1
         if alone is not None:
             key = message_id(alone)
             self.replaced[key] = set_aside(self.replaced.get(key, alone), error)
-            self.failures, self.at_most = 0, None
-        elif self.failures >= MAX_FAILURES:
+            self.in_a_row, self.lasting, self.at_most = 1, 0, None
+        elif self.lasting >= MAX_FAILURES:
             self.at_most = 0
         return alone
 
     def pass_committed(self, *, has_more: bool) -> None:
         """Read the next message alone, until there is none."""
+        self.in_a_row, self.retry_at = 0, -math.inf
         if self.at_most is not None and has_more:
             self.at_most = 1
         else:
-            self.failures, self.at_most = 0, None
+            self.lasting, self.at_most = 0, None
 
 
-NO_SUSPICION = Suspicion()
+NO_FAILURES = Failures()
 
 
 class Scheduler:
@@ -172,8 +168,7 @@ class Scheduler:
         self._observer = observer
         self._fences: Fences | None = None
         self._processors: dict[int, RunProcessor] = {}
-        self._backoffs: dict[int, RunBackoff] = {}
-        self._suspicions: dict[int, Suspicion] = {}
+        self._failures: dict[int, Failures] = {}
         self._timers = TimerQueue()
         self._behind: set[int] = set()
         """Runs with more unread messages than one page."""
@@ -194,14 +189,14 @@ class Scheduler:
         former, self._fences = self._fences or {}, fences
         held = fences or {}
         lost = {slot for slot, fence in former.items() if held.get(slot) != fence}
-        for run_id in in_slots(self._processors.keys() | self._backoffs.keys(), lost):
+        for run_id in in_slots(self._processors.keys() | self._failures.keys(), lost):
             self._unload(run_id)
         return frozenset(slot for slot, fence in held.items() if former.get(slot) != fence)
 
     def unload_all(self) -> None:
         """Unload every run after writing its checkpoint, and forget when runs are retried."""
         self.write_checkpoints()
-        for run_id in self._processors.keys() | self._backoffs.keys():
+        for run_id in self._processors.keys() | self._failures.keys():
             self._unload(run_id)
 
     def pop_due(self, now: float) -> set[int]:
@@ -309,7 +304,7 @@ class Scheduler:
             if processor is None:
                 processor = RunProcessor(self._log, run_id, watch_config=self._watch_config, now=now)
                 self._processors[run_id] = processor
-            known = self._suspicions.get(run_id, NO_SUSPICION)
+            known = self._failures.get(run_id, NO_FAILURES)
             batcher.add(processor.run_pass(now, unread=unread, at_most=known.at_most, replaced=known.replaced))
         except NotFound:
             self._unload(run_id)
@@ -330,9 +325,8 @@ class Scheduler:
         except Exception as error:  # noqa: BLE001 - the worker's edge: nothing of the pass was written
             self._fail(run_id, error, now=now)
             return False
-        self._backoffs.pop(run_id, None)
-        if run_id in self._suspicions:
-            self._suspicions[run_id].pass_committed(has_more=result.has_more)
+        if run_id in self._failures:
+            self._failures[run_id].pass_committed(has_more=result.has_more)
         processor = self._processors[run_id]
         self._views.put(result.view)
         self._observer.pass_committed(result.tally)
@@ -343,34 +337,31 @@ class Scheduler:
         if processor.is_idle and not result.has_more:
             del self._processors[run_id]
             self._live.discard(run_id)
-            self._suspicions.pop(run_id, None)
+            self._failures.pop(run_id, None)
         return result.has_more
 
     def _fail(self, run_id: int, error: Exception, *, now: float) -> None:
         """Drop the processor, whose state may be half changed, and retry with a new one after a backoff."""
         processor = self._processors.pop(run_id, None)
-        suspicion = self._suspicions.setdefault(run_id, Suspicion())
-        replaced = suspicion.pass_failed(error, None if processor is None else processor.alone)
+        failures = self._failures.setdefault(run_id, Failures())
+        replaced = failures.pass_failed(error, None if processor is None else processor.alone)
         if replaced is not None:
-            self._backoffs.pop(run_id, None)
             kind = "report" if message_id(replaced)[0] else "notice"
             log.error("message_quarantined", run_id=run_id, kind=kind, id=replaced.id, exc_info=error)
-        failures = self._backoffs[run_id].failures + 1 if run_id in self._backoffs else 1
-        wait_seconds = min(BACKOFF_SECONDS * 2.0 ** min(failures - 1, 16), MAX_BACKOFF_SECONDS)
-        self._backoffs[run_id] = RunBackoff(failures, now + wait_seconds)
-        self._timers.schedule(run_id, now + wait_seconds)
+        n = failures.in_a_row
+        wait_seconds = min(BACKOFF_SECONDS * 2.0 ** min(n - 1, 16), MAX_BACKOFF_SECONDS)
+        failures.retry_at = now + wait_seconds
+        self._timers.schedule(run_id, failures.retry_at)
         self._observer.pass_failed(error)
-        log.error("run_pass_failed", run_id=run_id, failures=failures, retry_in_seconds=wait_seconds, exc_info=error)
+        log.error("run_pass_failed", run_id=run_id, failures=n, retry_in_seconds=wait_seconds, exc_info=error)
 
     def _may_pass(self, run_id: int, *, now: float) -> bool:
-        backoff = self._backoffs.get(run_id)
         is_owned = self._fences is None or slot_of(run_id) in self._fences
-        return is_owned and (backoff is None or backoff.retry_at <= now)
+        return is_owned and self._failures.get(run_id, NO_FAILURES).retry_at <= now
 
     def _unload(self, run_id: int) -> None:
         self._processors.pop(run_id, None)
-        self._backoffs.pop(run_id, None)
-        self._suspicions.pop(run_id, None)
+        self._failures.pop(run_id, None)
         self._behind.discard(run_id)
         self._live.discard(run_id)
         self._timers.cancel(run_id)

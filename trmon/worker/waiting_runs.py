@@ -38,23 +38,21 @@ class WaitingRuns:
     """Runs by priority, each once, and in the order in which they came. Not thread-safe."""
 
     def __init__(self) -> None:
-        self._runs: dict[Priority, dict[int, None]] = {priority: {} for priority in Priority}
+        self._priorities: dict[int, Priority] = {}
 
     def __bool__(self) -> bool:
-        return any(self._runs.values())
+        return bool(self._priorities)
 
     def add(self, run_id: int, priority: Priority) -> None:
         """Add a run behind the others of its priority; one that waits keeps its place, unless it becomes live."""
-        if priority is Priority.LIVE and run_id not in self._runs[priority]:
+        if priority is Priority.LIVE and self._priorities.get(run_id) is not priority:
             self.remove(run_id)
-        if not any(run_id in runs for runs in self._runs.values()):
-            self._runs[priority][run_id] = None
+        self._priorities.setdefault(run_id, priority)
 
     def of(self, priority: Priority) -> list[int]:
         """Return the runs of a priority, first come first."""
-        return list(self._runs[priority])
+        return [run_id for run_id, known in self._priorities.items() if known is priority]
 
     def remove(self, run_id: int) -> None:
         """Remove a run, if it waits."""
-        for runs in self._runs.values():
-            runs.pop(run_id, None)
+        self._priorities.pop(run_id, None)

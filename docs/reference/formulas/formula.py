@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 
@@ -24,3 +25,8 @@ COLUMNS, DIVERGENCES = "3. Columns of a sequence", "4. Divergences from logits"
 SIGNALS_OF_A_BATCH, ACCEPTANCE, BOUNDS = "5. Signals of a batch", "6. Acceptance", "7. Error bounds"
 ADAPTATION, HEALTH = "8. Adaptation and advice", "9. Health and its causes"
 COLLAPSE, BUDGETS = "10. Collapse", "11. Routing of experts and budgets"
+
+
+def rows(section: str, formulas: Mapping[str, str], function: str, test: str) -> Iterator[Formula]:
+    """Yield the row of each formula, by its name, that one function computes and one test holds."""
+    return (Formula(section, name, text, function, test) for name, text in formulas.items())

@@ -7,9 +7,8 @@ from trmon_client.core.policies.policy import preset
 from trmon_client.core.policies.presets import PRESETS, TOKEN_POLICIES, VERL_PRESETS
 from trmon_client.core.signals.catalogue import SIGNALS, SignalSpec
 
-from .formula import ACCEPTANCE, BOUNDS, SIGNALS_OF_A_BATCH, Formula
+from .formula import ACCEPTANCE, BOUNDS, SIGNALS_OF_A_BATCH, Formula, rows
 
-_STATISTIC = "core/policies/test_decide.py::test_each_statistic_equals_its_definition"
 _BOUND = "core/test_bounds.py::test_bounds_equal_the_golden_values"
 
 _SIGNALS_OF = {
@@ -261,25 +260,20 @@ _ACCEPTANCE = (
         "policies.decision.Decision.mask_rate",
         "core/policies/test_decide.py::test_the_mask_rate_excludes_empty_sequences_and_includes_all_invalid_ones",
     ),
-    *(
-        Formula(
-            ACCEPTANCE,
-            f"statistic {name}",
-            f"{text}; a rejected turn masks its tokens only",
-            "policies.decision.decide_turns",
-            "core/policies/test_turn_decision.py::test_every_case_is_decided_as_in_plain_python",
-        )
-        for name, text in _TURN_STATISTICS.items()
+    *rows(
+        ACCEPTANCE,
+        {
+            f"statistic {name}": f"{text}; a rejected turn masks its tokens only"
+            for name, text in _TURN_STATISTICS.items()
+        },
+        "policies.decision.decide_turns",
+        "core/policies/test_turn_decision.py::test_every_case_is_decided_as_in_plain_python",
     ),
-    *(
-        Formula(
-            ACCEPTANCE,
-            f"statistic {name}",
-            text,
-            "acceptance.decide",
-            _STATISTIC,
-        )
-        for name, text in _STATISTIC_FORMULAS.items()
+    *rows(
+        ACCEPTANCE,
+        {f"statistic {name}": text for name, text in _STATISTIC_FORMULAS.items()},
+        "acceptance.decide",
+        "core/policies/test_decide.py::test_each_statistic_equals_its_definition",
     ),
     *(
         Formula(

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from trmon_client.core.column_schema import DIVERGENCE_STEMS
 
-from .formula import COLUMNS, DIVERGENCES, PAIRS, VALIDITY, Formula
+from .formula import COLUMNS, DIVERGENCES, PAIRS, VALIDITY, Formula, rows
 
 _PLAIN = "core/test_statistics.py::test_columns_equal_the_plain_reference"
 _OF_TOKENS = "core/policies/test_token_decision.py::test_columns_sum_the_masks_and_weights"
+_GOLDEN = "core/divergence/test_divergence_columns.py::test_columns_equal_the_golden_values"
 _DEFINITION = "core/divergence/test_divergence_columns.py::test_columns_equal_their_definitions_in_extended_precision"
 
 _POLICIES = (
@@ -103,17 +104,18 @@ _LABEL_FORMULAS = {
     "advantage": "mean A over valid tokens",
     "version_min": "min version over valid tokens",
     "version_max": "max version over valid tokens",
+}
+_COPIED_LABELS = {
     "reward": "as given",
     "truncated": "1 where given as not 0",
     "finish_reason": "0 stop, 1 length, 2 abort, 3 any other, -1 unknown",
 }
-_COPIED_LABELS = ("reward", "truncated", "finish_reason")
 _TURN_FORMULAS = {
-    "n_tokens": "#(valid tokens of the turn)",
-    "sum_d": "sum d over the turn",
-    "sum_k3": "sum rho - 1 - d over the turn",
-    "max_abs_d": "max |d| over the turn",
-    "sum_binary_kl": "sum of the binary KL over the turn",
+    "n_tokens of a turn": "#(valid tokens of the turn)",
+    "sum_d of a turn": "sum d over the turn",
+    "sum_k3 of a turn": "sum rho - 1 - d over the turn",
+    "max_abs_d of a turn": "max |d| over the turn",
+    "sum_binary_kl of a turn": "sum of the binary KL over the turn",
 }
 _TOKEN_FORMULAS = {
     "n_token_masked": "#(valid tokens that a rule masks)",
@@ -123,18 +125,18 @@ _TOKEN_FORMULAS = {
 }
 
 _COLUMNS = (
-    *(Formula(COLUMNS, name, text, "statistics.columns", _PLAIN) for name, text in _COLUMN_FORMULAS.items()),
-    *(
-        Formula(
-            COLUMNS,
-            name,
-            text,
-            "statistics.columns",
-            "core/reduction/test_sequences.py::test_advantages_and_versions_of_tokens_are_reduced_over_valid_tokens_only"
-            if name not in _COPIED_LABELS
-            else "core/reduction/test_sequences.py::test_labels_of_a_sequence_are_copied",
-        )
-        for name, text in _LABEL_FORMULAS.items()
+    *rows(COLUMNS, _COLUMN_FORMULAS, "statistics.columns", _PLAIN),
+    *rows(
+        COLUMNS,
+        _LABEL_FORMULAS,
+        "statistics.columns",
+        "core/reduction/test_sequences.py::test_advantages_and_versions_of_tokens_are_reduced_over_valid_tokens_only",
+    ),
+    *rows(
+        COLUMNS,
+        _COPIED_LABELS,
+        "statistics.columns",
+        "core/reduction/test_sequences.py::test_labels_of_a_sequence_are_copied",
     ),
     Formula(
         COLUMNS,
@@ -143,19 +145,12 @@ _COLUMNS = (
         "inputs.labels.group_labels",
         "core/inputs/test_checked_inputs.py::test_integer_labels_are_kept_and_others_hashed",
     ),
-    *(
-        Formula(COLUMNS, name, text, "policies.token_decision.apply_token_rules", _OF_TOKENS)
-        for name, text in _TOKEN_FORMULAS.items()
-    ),
-    *(
-        Formula(
-            COLUMNS,
-            f"{name} of a turn",
-            text,
-            "reduction.turns.turn_columns",
-            "core/reduction/test_turns.py::test_every_case_of_three_tokens_equals_the_plain_reference",
-        )
-        for name, text in _TURN_FORMULAS.items()
+    *rows(COLUMNS, _TOKEN_FORMULAS, "policies.token_decision.apply_token_rules", _OF_TOKENS),
+    *rows(
+        COLUMNS,
+        _TURN_FORMULAS,
+        "reduction.turns.turn_columns",
+        "core/reduction/test_turns.py::test_every_case_of_three_tokens_equals_the_plain_reference",
     ),
     Formula(
         COLUMNS,
@@ -223,48 +218,33 @@ _REPETITION_FORMULAS = {
     "n_four_grams": "#(four neighbouring tokens that count)",
     "n_repeated_four_grams": "#(4-grams that occurred earlier in the sequence)",
 }
-_REPETITION = tuple(
-    Formula(
-        COLUMNS,
-        name,
-        text,
-        "reduction.repetition.repetition_columns",
-        "core/reduction/test_repetition.py::test_both_counts_equal_a_plain_count",
-    )
-    for name, text in _REPETITION_FORMULAS.items()
+_REPETITION = rows(
+    COLUMNS,
+    _REPETITION_FORMULAS,
+    "reduction.repetition.repetition_columns",
+    "core/reduction/test_repetition.py::test_both_counts_equal_a_plain_count",
 )
-_REFERENCE = tuple(
-    Formula(
-        COLUMNS,
-        name,
-        text,
-        "reduction.sequences.reference_columns",
-        "core/reduction/test_sequences.py::test_columns_equal_the_plain_reference",
-    )
-    for name, text in _REFERENCE_FORMULAS.items()
+_REFERENCE = rows(
+    COLUMNS,
+    _REFERENCE_FORMULAS,
+    "reduction.sequences.reference_columns",
+    "core/reduction/test_sequences.py::test_columns_equal_the_plain_reference",
 )
 
 
 def _of_divergence(stem: str) -> Formula:
     if stem == "n_unbounded":
-        test = "core/divergence/test_divergence_columns.py::test_columns_equal_the_golden_values"
-        return Formula(DIVERGENCES, stem, "#(KL = inf)", "divergence.exact", test)
+        return Formula(DIVERGENCES, stem, "#(KL = inf)", "divergence.exact", _GOLDEN)
     if stem == "sum_pi_squared":
         test = "core/divergence/test_streaming.py::test_merged_parts_of_any_vocabulary_equal_the_definitions"
         return Formula(DIVERGENCES, stem, "sum over tokens of sum_v q_v^2", "divergence.exact", test)
     reduction, _, quantity = stem.partition("_")
+    text, test = f"{reduction} over tokens of {_DIVERGENCE_FORMULAS[quantity]}", _DEFINITION
     if "_tv_" in stem:
         test = "core/divergence/test_divergence_columns.py::"
         test += "test_the_logits_of_all_three_policies_give_the_total_variation_of_both_gaps"
-        return Formula(
-            DIVERGENCES, stem, f"{reduction} over tokens of {_DIVERGENCE_FORMULAS[quantity]}", "divergence.exact", test
-        )
-    test = (
-        _DEFINITION
-        if reduction != "argmax"
-        else "core/divergence/test_divergence_columns.py::test_columns_equal_the_golden_values"
-    )
-    text = f"{reduction} over tokens of {_DIVERGENCE_FORMULAS[quantity]}"
+    elif reduction == "argmax":
+        test = _GOLDEN
     return Formula(DIVERGENCES, stem, text, "divergence.exact", test)
 
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +17,23 @@ from trmon_client.core import wire
 from trmon_client.core.columns import Columns
 from trmon_client.core.signals import batch_signals
 from trmon_client.integrations.trl import attach
+
+
+def run_ranks(code: str, folder: Path, *arguments: str, url: str, ranks: int, timeout_seconds: float) -> str:
+    """Run a program on so many ranks, each in a process of its own, and return what they wrote to stderr."""
+    script = folder / "trainer.py"
+    script.write_text(code)
+    launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"] if ranks > 1 else []
+    done = subprocess.run(
+        [sys.executable, *launcher, str(script), str(folder), *arguments],
+        env={**os.environ, "TRMON_URL": url, "TRMON_SPOOL_DIR": str(folder / "spool"), "HF_HUB_OFFLINE": "1"},
+        capture_output=True,
+        text=True,
+        timeout=timeout_seconds,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stderr
 
 
 class Received:

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import httpx
 import pytest
 
 from tests.peers.trl import tiny
-from tests.peers.trl.conftest import Received
+from tests.peers.trl.conftest import Received, run_ranks
 from trmon_client.core import wire
 
 
@@ -86,18 +83,7 @@ def test_a_faulty_run_saves_a_checkpoint_at_the_warning_and_is_stopped(
     tmp_path: Path, service: httpx.Client, ranks: int
 ) -> None:
     url = str(service.base_url).rstrip("/")
-    script = tmp_path / "trainer.py"
-    script.write_text(FAULTY)
-    launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"] if ranks > 1 else []
-    done = subprocess.run(
-        [sys.executable, *launcher, str(script), str(tmp_path), str(ILL_FROM), str(ranks)],
-        env={**os.environ, "TRMON_URL": url, "TRMON_SPOOL_DIR": str(tmp_path / "spool"), "HF_HUB_OFFLINE": "1"},
-        capture_output=True,
-        text=True,
-        timeout=500,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    run_ranks(FAULTY, tmp_path, str(ILL_FROM), str(ranks), url=url, ranks=ranks, timeout_seconds=500)
     of_ranks = [json.loads((tmp_path / f"told-{rank}.json").read_text()) for rank in range(ranks)]
     assert all(one == of_ranks[0] for one in of_ranks), "all ranks are told, and save, at the same steps"
     told, saved, steps = of_ranks[0]

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -15,6 +12,7 @@ import pytest
 import torch
 
 from tests.fixtures.waiting import eventually
+from tests.peers.trl.conftest import run_ranks
 
 RUN = "/api/v1/runs/math/tiny"
 TRAINER = """
@@ -42,19 +40,7 @@ if torch.distributed.is_initialized():
 
 def train(folder: Path, *, url: str, how: str, ranks: int) -> str:
     """Train in processes of their own, and return what they wrote to stderr."""
-    script = folder / "trainer.py"
-    script.write_text(TRAINER)
-    launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"] if ranks > 1 else []
-    done = subprocess.run(
-        [sys.executable, *launcher, str(script), str(folder), how, str(12 // ranks)],
-        env={**os.environ, "TRMON_URL": url, "TRMON_SPOOL_DIR": str(folder / "spool"), "HF_HUB_OFFLINE": "1"},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stderr
+    return run_ranks(TRAINER, folder, how, str(12 // ranks), url=url, ranks=ranks, timeout_seconds=300)
 
 
 def state_of(folder: Path, how: str) -> dict[str, Any]:
