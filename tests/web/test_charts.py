@@ -54,7 +54,7 @@ def test_charts_of_evidence_come_first_each_with_its_finding(
     found = evaluate(
         """async (diagnosis) => {
             const { catalogueOfSignals, signalsOf } = await import("/assets/any/panels.js");
-            const { evidenceOf } = await import("/assets/any/findings.js");
+            const { evidenceOf } = await import("/assets/any/chartdata.js");
             await catalogueOfSignals();
             const own = ["reward_mean", "response_length_mean", "grad_norm", "loss", "entropy"];
             const names = new Set([...own, "mismatch_kl_k3", "total_kl_k3"]);

@@ -98,7 +98,7 @@ def test_the_steps_of_an_illness_in_words(evaluate: Evaluate, given: dict[str, A
     told = evaluate(
         """async (diagnosis) => {
             const { storyLine } = await import("/assets/any/diagnosis.js");
-            const { storyOf } = await import("/assets/any/findings.js");
+            const { storyOf } = await import("/assets/any/chartdata.js");
             const { h } = await import("/assets/any/dom.js");
             const story = storyOf({ diagnosis });
             return story && h("p", {}, storyLine(story, { open() {}, when: null })).textContent;
@@ -118,7 +118,7 @@ def test_limits_are_drawn_on_the_scale_of_their_signal_alone(evaluate: Evaluate)
     given = diagnosis(finding(severity="page", evidence=seen))
     drawn = evaluate(
         """async (diagnosis) => {
-            const { limitsOf } = await import("/assets/any/findings.js");
+            const { limitsOf } = await import("/assets/any/chartdata.js");
             return ["total_kl_k3", "total_prob_pearson", "reward_mean"].map((name) => limitsOf(diagnosis, [name]));
         }""",
         given,

@@ -178,7 +178,7 @@ export class AlertGroup {
 }
 
 const TOGETHER = 3; // From this many alerts of a rule without an incident on, they are one line.
-const SEVERITIES = ["page", "warn", "info"];
+export const SEVERITIES = ["page", "warn", "info"];
 
 /** Return the lines of alerts, the most urgent first; a line has a `key`, its `alerts` and, of a group, its `rule`. */
 export function linesOf(alerts) {

@@ -1,8 +1,8 @@
 // The charts of a run, each a figure: a title, the newest value next to its reference, a plot, and a menu that saves it.
 
 import { get } from "./api.js";
+import { limitsOf } from "./chartdata.js";
 import { download, fill, h } from "./dom.js";
-import { limitsOf } from "./findings.js";
 import { range } from "./panels.js";
 import { Canvas } from "./plot.js";
 import { clock, number, percent, step } from "./words.js";

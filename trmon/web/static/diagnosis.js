@@ -1,8 +1,8 @@
 // The diagnosis card: what is wrong, since when, the evidence and the remedy, beside the time line of the illness.
 
 import { dialogs, get, leading } from "./api.js";
+import { leadOf, storyOf } from "./chartdata.js";
 import { action, copyButton, fill, h, refill } from "./dom.js";
-import { leadOf, storyOf } from "./findings.js";
 import { fresh } from "./freshness.js";
 import { answersLine, Runbook } from "./runbook.js";
 import { Timeline } from "./timeline.js";

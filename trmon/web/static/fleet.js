@@ -4,9 +4,8 @@ import { firstOfFleet, get, isDue, keyOf, loaded } from "./api.js";
 import { h, isShortcut } from "./dom.js";
 import { claim, FLEET, fresh } from "./freshness.js";
 import { answer, COLUMNS, Head, headline, isAhead, linesOf, newService, noneActive, Row } from "./fleetrows.js";
-import { hasWords, keepInAddress, searchField, Selection, VirtualList } from "./lists.js";
+import { hasWords, keepInAddress, searchField, Selection, unsentLine, VirtualList } from "./lists.js";
 import { RunNames } from "./names.js";
-import { unsentLine } from "./receivers.js";
 import { plural, step } from "./words.js";
 
 const PAGE = 500;

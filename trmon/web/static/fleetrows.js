@@ -2,7 +2,7 @@
 
 import { hasEnded, keyOf, runPath } from "./api.js";
 import { copyButton, fill, h, svg } from "./dom.js";
-import { unsentLine } from "./receivers.js";
+import { unsentLine } from "./lists.js";
 import { ago, kindWords, number, percent, plural, step } from "./words.js";
 
 const NEEDS = ["none", "soon", "now"];

@@ -2,9 +2,8 @@
 // it began.
 
 import { get } from "./api.js";
-import { POINTS } from "./chartdata.js";
+import { limitsOf, POINTS } from "./chartdata.js";
 import { fill, h, svg } from "./dom.js";
-import { limitsOf } from "./findings.js";
 import { signalWords } from "./panels.js";
 import { capital, number, step, tickLabels } from "./words.js";
 
