@@ -60,18 +60,15 @@ const rateWords = (rate) => (rate === null ? "–" : number(rate, 2));
 const said = ({ days, messages, run_days: trained, per_run_day: rate }) =>
   `${days} days: ${plural(messages, "message")} in ${number(trained, 2)} run-days${rate === null ? "" : `, ${rateWords(rate)} per run-day`}`;
 
-/** Return the section of a rule that tries another limit over stored runs, and a function that ends it. */
-export function limitTrial(rule) {
-  if (!rule.limits?.length) return { element: null, end: () => {} };
-  const trial = new LimitTrial(rule);
-  return { element: trial.element, end: () => trial.stop() };
-}
+/** Return the section of a rule that tries another limit over stored runs until a signal; null for a rule without limits. */
+export const limitTrial = (rule, signal) => (rule.limits?.length ? new LimitTrial(rule, signal).element : null);
 
 class LimitTrial {
   #turn = 0;
 
-  constructor(rule) {
+  constructor(rule, signal) {
     this.rule = rule;
+    signal.addEventListener("abort", () => this.#turn++);
     const options = rule.limits.map(({ id }) => h("option", { value: id }, id));
     this.which = h("select", { onchange: () => this.#chosen() }, options);
     this.value = h("input", { type: "number", step: "any", required: true, onchange: () => this.#try() });
@@ -93,10 +90,6 @@ class LimitTrial {
     );
     if (new URLSearchParams(location.search).has("tune")) queueMicrotask(() => this.value.focus());
     this.#chosen();
-  }
-
-  stop() {
-    this.#turn++;
   }
 
   #chosen() {

@@ -19,13 +19,8 @@ export async function mount(stage, { live }) {
   stage.title("Alerts");
   await view.read();
   const concerns = ({ kind }) => ["alert", "ack"].includes(kind);
-  const end = follow(live, { concerns, read: () => view.read(), fail: stage.fail, refreshMs: REFRESH_MS, age: () => view.draw() });
-  document.addEventListener("keydown", view.keys);
-  return () => {
-    end();
-    view.end();
-    document.removeEventListener("keydown", view.keys);
-  };
+  follow(live, { stage, concerns, read: () => view.read(), refreshMs: REFRESH_MS, age: () => view.draw() });
+  document.addEventListener("keydown", (event) => view.key(event), { signal: stage.signal });
 }
 
 class AlertsView {
@@ -57,7 +52,7 @@ class AlertsView {
       { class: "card empty quiet" },
       "No alert has fired yet. Built-in rules watch every run; docs/rules.md lists them and shows how to write your own.",
     );
-    this.keys = (event) => this.#key(event);
+    stage.signal.addEventListener("abort", () => clearTimeout(this.#typed));
   }
 
   /** Read all firing alerts, since the oldest of hundreds may be the most severe, and the newest resolved ones that match. */
@@ -84,10 +79,6 @@ class AlertsView {
     this.draw();
     clearTimeout(this.#typed);
     this.#typed = setTimeout(() => this.read().catch(unanswered), TYPING_MS);
-  }
-
-  end() {
-    clearTimeout(this.#typed);
   }
 
   #frame() {
@@ -191,7 +182,7 @@ class AlertsView {
   #waiting = "";
 
   /** Move with j and k, select with x, acknowledge with a; g a is a way to this view. */
-  #key(event) {
+  key(event) {
     if (!isShortcut(event)) return;
     const isSecond = this.#waiting === "g";
     this.#waiting = event.key;
@@ -351,7 +342,7 @@ const named = (alert) => `${keyOf(alert)}: ${alert.title}`;
 export async function mountRule(stage, { live, parameters: [name] }) {
   const read = () => get(`/rules/${encodeURIComponent(name)}`);
   const rule = await read();
-  const trial = limitTrial(rule);
+  const trial = limitTrial(rule, stage.signal);
   stage.title(rule.title);
   stage.show(
     h("header", {}, h("h1", {}, rule.title)),
@@ -365,13 +356,9 @@ export async function mountRule(stage, { live, parameters: [name] }) {
       list(rule.fires_when.map(({ words, depth }) => h("li", { class: `deep-${Math.min(depth, 3)}` }, coded(words)))),
       list(rule.terms.map((term) => h("li", {}, coded(term)))),
     ),
-    trial.element,
+    trial,
   );
-  const stop = follow(live, { concerns: () => false, read, fail: stage.fail, refreshMs: REFRESH_MS });
-  return () => {
-    stop();
-    trial.end();
-  };
+  follow(live, { stage, concerns: () => false, read, refreshMs: REFRESH_MS });
 }
 
 const list = (items) => h("ul", {}, items);

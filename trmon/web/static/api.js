@@ -1,6 +1,7 @@
 // The client of the public API and of its live events. The token lasts as long as the tab and is sent only in the
 // Authorization header.
 
+import { every } from "./dom.js";
 import { fresh } from "./freshness.js";
 import { learn } from "./words.js";
 
@@ -291,13 +292,13 @@ function split(line) {
 export const isDue = (readAt) => Date.now() - readAt > (fresh.isFollowed && !fresh.level ? 30_000 : 5000);
 
 /**
- * Follow the live events; returns a function that stops it.
+ * Follow the live events until the view's `stage` is left.
  *
  * `concerns` says whether an event affects the view; `read` reads it again, never twice at once, and is retried
- * after an error; `fail` receives the error that ends the view; `age` renders ages that grow although nothing is read.
+ * after an error; an error that ends the view goes to the stage; `age` renders ages that grow although nothing is read.
  * Events are heard from now on, and first read `after` a promise.
  */
-export function follow(live, { concerns, read, fail, refreshMs, age = () => {}, after = null }) {
+export function follow(live, { stage: { fail, signal }, concerns, read, refreshMs, age = () => {}, after = null }) {
   let isChanged = false;
   let isReading = false;
   let isBegun = after === null;
@@ -323,14 +324,9 @@ export function follow(live, { concerns, read, fail, refreshMs, age = () => {}, 
       isReading = false;
     }
   };
-  const timer = setInterval(refresh, refreshMs);
-  live.addEventListener("event", heard);
-  live.addEventListener("state", back);
-  return () => {
-    clearInterval(timer);
-    live.removeEventListener("event", heard);
-    live.removeEventListener("state", back);
-  };
+  every(refreshMs, refresh, signal);
+  live.addEventListener("event", heard, { signal });
+  live.addEventListener("state", back, { signal });
 }
 
 export const episode = ({ identity, attempt_id, step }) => `${identity}@${attempt_id}:${step}`;

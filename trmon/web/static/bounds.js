@@ -46,10 +46,7 @@ export class ThresholdEditor {
       this.element.open = true;
     }
     this.#drag(heat.canvas);
-  }
-
-  end() {
-    clearTimeout(this.#timer);
+    chartData.signal.addEventListener("abort", () => clearTimeout(this.#timer));
   }
 
   #toggle() {

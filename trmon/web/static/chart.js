@@ -66,14 +66,7 @@ class Figure {
 
   range() {
     this.canvas.range();
-  }
-
-  redraw() {
-    this.canvas.redraw();
-  }
-
-  end() {
-    this.canvas.end();
+    this.say(null);
   }
 }
 
@@ -119,11 +112,6 @@ export class Chart extends Figure {
       limits: this.limits,
     });
     this.data();
-  }
-
-  range() {
-    super.range();
-    this.say(null);
   }
 
   data() {

@@ -25,7 +25,6 @@ export class ChartData extends EventTarget {
   panels = [];
   extent = [0, 1];
   view = [0, 1];
-  byTime = false;
   smoothing = Math.min(Number(localStorage.getItem(SMOOTHING)) || 0, MOST_SMOOTHING);
   #timer = null;
   #asked = null;
@@ -37,12 +36,14 @@ export class ChartData extends EventTarget {
   #scalars = [];
   #arranged = "";
 
-  constructor(path, given) {
+  /** `given` is the state in the address; `signal` ends the view. */
+  constructor(path, given, signal) {
     super();
-    this.path = path;
-    this.attempt = given.attempt;
-    this.given = given;
-    this.byTime = given.by === "time";
+    Object.assign(this, { path, given, signal, attempt: given.attempt, byTime: given.by === "time" });
+    signal.addEventListener("abort", () => {
+      clearTimeout(this.#timer);
+      this.#asked?.abort();
+    });
   }
 
   /** Whether the times at which steps closed are those of the training: a log without times has those of its import. */
@@ -171,11 +172,6 @@ export class ChartData extends EventTarget {
       ...this.#changes.map(({ step, kind, words }) => ({ step, kind, what: words })),
     ].sort((a, b) => a.step - b.step);
     this.dispatchEvent(new Event("markers"));
-  }
-
-  end() {
-    clearTimeout(this.#timer);
-    this.#asked?.abort();
   }
 
   /** Record which signals exist; some appear at a later step. */

@@ -29,10 +29,9 @@ export class Charts {
     chartData.addEventListener("smoothing", () => this.#each((chart) => chart.data()));
     this.#fold.append(this.#count, this.#silent);
     this.#fold.open = localStorage.getItem(QUIET) === "open";
-    this.theme = () => this.#each((chart) => chart.make());
-    this.system = matchMedia("(prefers-color-scheme: dark)");
-    this.system.addEventListener("change", this.theme);
-    window.addEventListener("themechange", this.theme);
+    const { signal } = chartData;
+    window.addEventListener("themechange", () => this.#each((chart) => chart.make()), { signal });
+    signal.addEventListener("abort", () => this.#each((chart) => chart.canvas.end()));
   }
 
   /** Take the room of the charts that will be drawn. */
@@ -44,11 +43,12 @@ export class Charts {
   /** Draw the charts once the library is loaded. */
   async begin() {
     this.uPlot = await plot();
+    this.chartData.signal.throwIfAborted();
     this.#draw();
   }
 
   redraw() {
-    this.#each((chart) => chart.redraw());
+    this.#each((chart) => chart.canvas.redraw());
   }
 
   /** Outline the charts of what is evidence, and draw the limits; tell that of the risk what drives it. */
@@ -56,12 +56,6 @@ export class Charts {
     this.#facts = facts;
     this.#each((chart) => chart.mark());
     this.#each((chart) => chart.learn?.(facts));
-  }
-
-  end() {
-    this.system.removeEventListener("change", this.theme);
-    window.removeEventListener("themechange", this.theme);
-    this.#each((chart) => chart.end());
   }
 
   #draw() {
@@ -74,7 +68,7 @@ export class Charts {
   #frame() {
     const { uPlot, chartData, open } = this;
     this.#panels = chartData.panels;
-    this.#each((chart) => chart.end());
+    this.#each((chart) => chart.canvas.end());
     this.#charts = chartData.panels.map((panel) => new (KINDS[panel.kind] ?? Chart)({ uPlot, chartData, panel, open }));
     this.#each((chart) => chart.mark());
     this.#quiet = this.#charts;

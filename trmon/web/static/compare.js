@@ -15,11 +15,7 @@ export async function mount(stage, { live }) {
   stage.title("Compare");
   await view.read();
   const concerns = ({ data }) => view.shows(data);
-  const stop = follow(live, { concerns, read: () => view.read(), fail: stage.fail, refreshMs: REFRESH_MS });
-  return () => {
-    stop();
-    view.end();
-  };
+  follow(live, { stage, concerns, read: () => view.read(), refreshMs: REFRESH_MS });
 }
 
 class CompareView {
@@ -35,16 +31,16 @@ class CompareView {
     this.charts = h("section", { class: "charts", "aria-label": "Charts" });
     this.differences = h("section", { class: "card panel scroll", "aria-label": "Differences" });
     this.axes = h("span", { class: "row joined", role: "group", "aria-label": "Horizontal axis" });
-    this.system = matchMedia("(prefers-color-scheme: dark)");
-    this.theme = () => this.#charts.forEach((chart) => chart.make());
-    this.system.addEventListener("change", this.theme);
-    window.addEventListener("themechange", this.theme);
+    const { signal } = stage;
+    window.addEventListener("themechange", () => this.#charts.forEach((chart) => chart.make()), { signal });
+    signal.addEventListener("abort", () => this.#charts.forEach((chart) => chart.end()));
   }
 
   async read() {
     const query = { runs: this.runs, by: this.byTime ? "time" : "step" };
     const isFirst = this.#found === null;
     const [found, uPlot] = await Promise.all([get("/compare", query), plot(), isFirst && catalogueOfSignals()]);
+    this.stage.signal.throwIfAborted();
     this.#found = found;
     if (isFirst) this.#frame();
     this.#draw(uPlot);
@@ -52,12 +48,6 @@ class CompareView {
 
   shows({ project, run }) {
     return this.#found?.runs.some(({ fleet }) => fleet.project === project && fleet.run === run);
-  }
-
-  end() {
-    this.system.removeEventListener("change", this.theme);
-    window.removeEventListener("themechange", this.theme);
-    this.#charts.forEach((chart) => chart.end());
   }
 
   #frame() {
@@ -183,8 +173,7 @@ class CompareChart {
     this.place = h("span", { class: "quiet" });
     const words = [h("h2", {}, capital(signalWords(name))), this.place, this.values, h("span", {})];
     this.element = h("figure", { class: "card panel" }, h("figcaption", {}, words), this.where);
-    this.resized = new ResizeObserver(() => this.#size());
-    this.resized.observe(this.where);
+    new ResizeObserver(() => this.#size()).observe(this.where);
   }
 
   /** Show runs, over steps or over the time since their starts. */
@@ -214,7 +203,6 @@ class CompareChart {
   }
 
   end() {
-    this.resized.disconnect();
     this.#u?.destroy();
   }
 

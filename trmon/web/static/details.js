@@ -41,10 +41,6 @@ export class Details {
     this.budget.follow();
   }
 
-  end() {
-    this.heat.end();
-    this.editor.end();
-  }
 }
 
 /** The budget of a run: a closed disclosure, whose data is read when it is opened. */

@@ -24,8 +24,7 @@ export class DiagnosisCard {
   constructor(chartData, { open, again }) {
     Object.assign(this, { chartData, open, again });
     this.timeline = new Timeline(chartData, open);
-    this.tick = () => this.#tick();
-    fresh.addEventListener("change", this.tick);
+    fresh.addEventListener("change", () => this.#tick(), { signal: chartData.signal });
     this.runbook = new Runbook(chartData.path);
   }
 
@@ -48,11 +47,6 @@ export class DiagnosisCard {
   /** Render the age of the beginning anew. */
   age() {
     if (this.#when) fill(this.#when, closingWords(this.#closed.at));
-  }
-
-  end() {
-    this.timeline.end();
-    fresh.removeEventListener("change", this.tick);
   }
 
   /** Write how old the verdict is, each second. */

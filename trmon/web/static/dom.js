@@ -19,6 +19,13 @@ export function displayed() {
   return new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
 }
 
+/** Call `act` every so many milliseconds until a signal. */
+export function every(milliseconds, act, signal) {
+  signal.throwIfAborted();
+  const timer = setInterval(act, milliseconds);
+  signal.addEventListener("abort", () => clearInterval(timer));
+}
+
 /** Replace the children of an element. The focused element keeps the focus if it is still there; otherwise its
  *  replacement gets it. Live views are re-rendered often. */
 export function fill(element, ...children) {

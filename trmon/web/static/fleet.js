@@ -1,7 +1,7 @@
 // The fleet: every run with its verdict, sorted by urgency.
 
 import { firstOfFleet, get, isDue, keyOf, loaded } from "./api.js";
-import { h, isShortcut } from "./dom.js";
+import { every, h, isShortcut } from "./dom.js";
 import { claim, FLEET, fresh } from "./freshness.js";
 import { answer, COLUMNS, Head, headline, isAhead, linesOf, newService, noneActive, Row } from "./fleetrows.js";
 import { hasWords, keepInAddress, searchField, Selection, unsentLine, VirtualList } from "./lists.js";
@@ -15,29 +15,14 @@ const SLASH = 20; // Pixels between a project and a run, with what is rounded.
 
 /** `beside` shows a run beside the fleet, where there is room for both. */
 export async function mount(stage, { live, beside }) {
+  const { signal } = stage;
   const fleet = new Fleet(stage, beside);
-  try {
-    await fleet.read();
-  } catch (error) {
-    fleet.end();
-    throw error;
-  }
-  const heard = ({ detail }) => fleet.heard(keyOf(detail.data));
-  const back = () => live.state === "live" && fleet.again();
-  live.addEventListener("event", heard);
-  live.addEventListener("state", back);
-  const timer = setInterval(() => fleet.refresh(), REFRESH_MS);
-  document.addEventListener("keydown", fleet.keys);
-  const shown = () => fleet.isFramed && fleet.draw();
-  beside?.addEventListener("shown", shown);
-  return () => {
-    fleet.end();
-    beside?.removeEventListener("shown", shown);
-    clearInterval(timer);
-    live.removeEventListener("event", heard);
-    live.removeEventListener("state", back);
-    document.removeEventListener("keydown", fleet.keys);
-  };
+  await fleet.read();
+  live.addEventListener("event", ({ detail }) => fleet.heard(keyOf(detail.data)), { signal });
+  live.addEventListener("state", () => live.state === "live" && fleet.again(), { signal });
+  every(REFRESH_MS, () => fleet.refresh(), signal);
+  document.addEventListener("keydown", (event) => fleet.key(event), { signal });
+  beside?.addEventListener("shown", () => fleet.isFramed && fleet.draw(), { signal });
 }
 
 class Fleet {
@@ -65,18 +50,13 @@ class Fleet {
       onchange: () => this.selection.put(this.matching, this.every.checked),
     });
     this.bar = h("div", {});
-    this.courses = new Courses({ arrived: (runs) => this.#drawn(runs), failed: (error) => this.#failed(error) });
+    const { signal } = stage;
+    this.courses = new Courses({ arrived: (runs) => this.#drawn(runs), failed: (error) => this.#failed(error), signal });
     const told = { names: (run) => this.names.of(run), isShown: (run) => keyOf(run) === beside?.key };
     const made = (line) => (line.run ? new Row(this.selection, told) : new Head((key) => this.#toggle(key)));
-    this.list = new VirtualList(this.body, made, (lines) => this.#seen(lines));
+    this.list = new VirtualList(this.body, { made, seen: (lines) => this.#seen(lines), signal });
     this.controls = new Controls(() => this.draw(), beside);
-    this.keys = (event) => this.#key(event);
-  }
-
-  end() {
-    this.#turn++;
-    this.list.end();
-    this.courses.end();
+    signal.addEventListener("abort", () => this.#turn++);
   }
 
   /** Read everything: events may have been missed. */
@@ -272,7 +252,7 @@ class Fleet {
     return this.list.indexWhere(({ run }) => run && keyOf(run) === this.beside?.key);
   }
 
-  #key(event) {
+  key(event) {
     const by = { j: 1, k: -1 }[event.key];
     if (!isShortcut(event)) return;
     if (event.key === "x") document.activeElement.closest("tbody tr")?.querySelector("[type=checkbox]")?.click();
@@ -294,12 +274,9 @@ class Courses {
   #timer = null;
 
   /** `arrived` is called once runs have got their sparklines; `failed` gets an error. */
-  constructor({ arrived, failed }) {
+  constructor({ arrived, failed, signal }) {
     Object.assign(this, { arrived, failed });
-  }
-
-  end() {
-    clearTimeout(this.#timer);
+    signal.addEventListener("abort", () => clearTimeout(this.#timer));
   }
 
   /** Return runs with the sparklines that are known of them; those of an earlier step end in the newest value. */

@@ -37,13 +37,11 @@ export class Heatmap extends EventTarget {
     );
     this.element = h("figure", { class: "card panel" }, caption, this.where);
     this.canvas.addEventListener("click", (event) => this.#open(event, open));
-    this.resized = new ResizeObserver(() => this.#draw());
-    this.resized.observe(this.where);
+    const { signal } = chartData;
+    new ResizeObserver(() => this.#draw()).observe(this.where);
     chartData.addEventListener("view", () => this.#later());
-    this.theme = () => this.#draw();
-    window.addEventListener("themechange", this.theme);
-    this.system = matchMedia("(prefers-color-scheme: dark)");
-    this.system.addEventListener("change", this.theme);
+    window.addEventListener("themechange", () => this.#draw(), { signal });
+    signal.addEventListener("abort", () => clearTimeout(this.#timer));
   }
 
   /** Read the new steps of a growing run, rate-limited. */
@@ -99,13 +97,6 @@ export class Heatmap extends EventTarget {
     if (!this.#found) return;
     this.#found.draft = draft;
     this.#draw();
-  }
-
-  end() {
-    clearTimeout(this.#timer);
-    this.resized.disconnect();
-    window.removeEventListener("themechange", this.theme);
-    this.system.removeEventListener("change", this.theme);
   }
 
   #later() {

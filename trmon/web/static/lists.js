@@ -15,18 +15,12 @@ export class VirtualList {
 
   /** `made(line)` returns a view of a line: its `element`, and `show(line)`, which renders it; `seen(lines)` is called
    *  with the lines that are in the document, each time they may have changed. */
-  constructor(body, made, seen) {
+  constructor(body, { made, seen, signal }) {
     Object.assign(this, { body, made, seen });
-    this.moved = () => (this.#asked ||= requestAnimationFrame(() => this.#draw()));
-    document.addEventListener("scroll", this.moved, { passive: true, capture: true });
-    window.addEventListener("resize", this.moved);
-  }
-
-  /** Stop following the window. */
-  end() {
-    cancelAnimationFrame(this.#asked);
-    document.removeEventListener("scroll", this.moved, { capture: true });
-    window.removeEventListener("resize", this.moved);
+    const moved = () => (this.#asked ||= requestAnimationFrame(() => this.#draw()));
+    document.addEventListener("scroll", moved, { passive: true, capture: true, signal });
+    window.addEventListener("resize", moved, { signal });
+    signal.addEventListener("abort", () => cancelAnimationFrame(this.#asked));
   }
 
   /** Show lines, each with a `key` of its own. */

@@ -275,8 +275,7 @@ export class Canvas {
     this.describe("");
     where.addEventListener("keydown", (event) => this.#key(event));
     where.addEventListener("wheel", (event) => this.#wheel(event), { passive: false });
-    this.resized = new ResizeObserver(() => this.#size());
-    this.resized.observe(where);
+    new ResizeObserver(() => this.#size()).observe(where); // Out of the document it has no width.
   }
 
   /** Say in words what the chart shows, for those who do not see it. */
@@ -316,7 +315,6 @@ export class Canvas {
   }
 
   end() {
-    this.resized.disconnect();
     this.#u?.destroy();
   }
 

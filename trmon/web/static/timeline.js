@@ -22,8 +22,7 @@ export class Timeline {
 
   constructor(chartData, open) {
     Object.assign(this, { chartData, open });
-    this.resized = new ResizeObserver(() => this.#draw());
-    this.resized.observe(this.element);
+    new ResizeObserver(() => this.#draw()).observe(this.element);
   }
 
   /** Show a story, or nothing with null; the series is read again only when the run's last step is another.
@@ -43,10 +42,6 @@ export class Timeline {
     this.#key = key;
     this.#told = { story, series, names };
     this.#draw();
-  }
-
-  end() {
-    this.resized.disconnect();
   }
 
   /** Return the reward and the signal to look at, or else of the evidence, of those that the run has as series. */
