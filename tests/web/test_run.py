@@ -62,7 +62,7 @@ def test_alerts_on_the_run_itself_are_shown_with_their_fix(evaluate: Evaluate) -
             const { DiagnosisCard } = await import("/assets/any/diagnosis.js");
             const judged = { verdict: { kind: "watch", why: "two trainers since step 3" } };
             const card = new DiagnosisCard({ catalogue: new Map() }, {});
-            await card.show({ judged, diagnosis, alerts: { items: [] }, run: {} });
+            await card.show({ judged, diagnosis, alerts: [], run: {} });
             return card.element.textContent;
         }""",
         diagnosis(circumstances=[FIRES]),

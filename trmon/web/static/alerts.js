@@ -2,9 +2,9 @@
 // alerts; and the runbook of a rule.
 
 import { BudgetSection, limitTrial } from "./alarmbudget.js";
-import { AlertGroup, AlertRow, linesOf, SEVERITIES, unfolded } from "./alertrows.js";
+import { AlertGroup, AlertRow, COLUMNS, linesOf, SEVERITIES, unfolded } from "./alertrows.js";
 import { all, dialogs, episode, follow, get, keyOf, leading, send, unanswered, upTo } from "./api.js";
-import { action, h, isShortcut, moving, refill, refusal } from "./dom.js";
+import { action, h, isNew, isShortcut, moving, refill, refusal, write } from "./dom.js";
 import { claim } from "./freshness.js";
 import { hasWords, keepInAddress, names, place, searchField, Selection, SelectionBar, unsentLine } from "./lists.js";
 import { coded, stageList } from "./runbook.js";
@@ -29,7 +29,6 @@ class AlertsView {
   #open = new Set();
   #found = null;
   #isFramed = false;
-  #before = "";
   #typed = null;
 
   constructor(stage) {
@@ -147,9 +146,7 @@ class AlertsView {
 
   #drawSilences(silences) {
     this.silences.hidden = !silences.length;
-    const now = JSON.stringify(silences) + silences.map(left);
-    if (now === this.#before) return;
-    this.#before = now;
+    if (!isNew(this.silences, silences, silences.map(left))) return;
     const rows = silences.map((one) => {
       const { id, author, note, alerts } = one;
       return h(
@@ -170,8 +167,7 @@ class AlertsView {
   }
 
   async #silence() {
-    const matchers = ["project", "run", "rule", "owner"].map((label) => ({ label, value: "" }));
-    if (await (await dialogs()).silence(matchers)) await this.read();
+    if (await (await dialogs()).silence({ project: "", run: "", rule: "", owner: "" })) await this.read();
   }
 
   async #end(one) {
@@ -205,17 +201,12 @@ class AlertsView {
 }
 
 function table(title, more) {
-  const names = ["select", "severity", "alert", "run", "since", "actions"];
   const hidden = ["select", "actions"];
-  const heads = names.map((name) => h("th", { scope: "col" }, h("span", { class: hidden.includes(name) ? "sr" : "" }, name)));
+  const heads = COLUMNS.map((name) => h("th", { scope: "col" }, h("span", { class: hidden.includes(name) ? "sr" : "" }, name)));
   const list = h("table", { class: "list", "aria-label": title }, h("thead", {}, h("tr", {}, heads)));
   const button = h("p", {}, action("Show more", more));
   const section = h("section", { class: "alerts" }, h("h2", {}, title), h("div", { class: "card scroll" }, list), button);
   return { section, list, more: button };
-}
-
-function write(element, text) {
-  if (element.textContent !== text) element.textContent = text;
 }
 
 const said = ({ matchers, project }) =>
@@ -353,7 +344,7 @@ export async function mountRule(stage, { live, parameters: [name] }) {
       h("h2", {}, "Runbook"),
       stageList(rule.stages, "h3"),
       h("h2", {}, "When it fires"),
-      list(rule.fires_when.map(({ words, depth }) => h("li", { class: `deep-${Math.min(depth, 3)}` }, coded(words)))),
+      list(rule.fires_when.map(({ words, depth }) => h("li", { style: { "margin-left": `${1.2 * Math.min(depth, 3)}rem` } }, coded(words)))),
       list(rule.terms.map((term) => h("li", {}, coded(term)))),
     ),
     trial,

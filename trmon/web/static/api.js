@@ -6,7 +6,6 @@ import { fresh } from "./freshness.js";
 import { learn } from "./words.js";
 
 const TOKEN = "trmon.token";
-const NEWEST = 200;
 export const PAGE = 1000;
 
 /** An error response of the service, or no response at all (status 0). */
@@ -20,7 +19,6 @@ export class ApiError extends Error {
 export const token = {
   get: () => sessionStorage.getItem(TOKEN),
   set: (value) => sessionStorage.setItem(TOKEN, value),
-  clear: () => sessionStorage.removeItem(TOKEN),
 };
 
 function headers(more = {}) {
@@ -87,12 +85,6 @@ function address(path, query) {
 
 /** Return a file at a path under /api/v1 as a Blob. Errors: ApiError. */
 export const file = (path) => ask(`/api/v1${path}`, { headers: headers() }, (answer) => answer.blob());
-
-/** Return the newest items of a list, at most 200, oldest first. Errors: ApiError. */
-export async function newestLast(path, query = {}) {
-  const { items } = await get(path, { ...query, limit: NEWEST });
-  return items.reverse();
-}
 
 /** Return every item of a list, page by page. Errors: ApiError. */
 export const all = async (path, query = {}) => (await upTo(Infinity, path, query)).items;
@@ -258,16 +250,8 @@ export class Live extends EventTarget {
 }
 
 /** Wait until the tab is visible. */
-function seen() {
-  return new Promise((done) => {
-    const look = () => {
-      if (document.hidden) return;
-      document.removeEventListener("visibilitychange", look);
-      done();
-    };
-    document.addEventListener("visibilitychange", look);
-    look();
-  });
+async function seen() {
+  while (document.hidden) await new Promise((done) => document.addEventListener("visibilitychange", done, { once: true }));
 }
 
 async function* blocks(body) {

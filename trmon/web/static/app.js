@@ -46,6 +46,7 @@ const KEYS = [
 
 function shortcuts({ go }) {
   let waiting = "";
+  const filter = () => document.querySelector("[data-filter]")?.focus();
   const actions = { gf: () => go("/"), ga: () => go("/alerts"), t: turn, "?": explain, "/": filter };
   document.addEventListener("keydown", (event) => {
     if ((event.ctrlKey || event.metaKey) && !event.shiftKey && !event.altKey && event.key.toLowerCase() === "k") {
@@ -65,10 +66,6 @@ function shortcuts({ go }) {
 }
 
 const find = async () => (await loaded(import("./palette.js"))).openPalette();
-
-function filter() {
-  document.querySelector("[data-filter]")?.focus();
-}
 
 function turn() {
   const dark = getComputedStyle(document.documentElement).colorScheme === "dark";

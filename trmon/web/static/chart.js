@@ -4,7 +4,7 @@ import { get } from "./api.js";
 import { limitsOf } from "./chartdata.js";
 import { download, fill, h } from "./dom.js";
 import { range } from "./panels.js";
-import { Canvas } from "./plot.js";
+import { Canvas, inks } from "./plot.js";
 import { clock, number, percent, step } from "./words.js";
 
 const ENOUGH_STEPS = 20;
@@ -347,8 +347,7 @@ export function cell(value) {
 
 /** Draw the chart with its title on the card's ground: a canvas alone has neither. */
 function savePng(drawn, { title, name }) {
-  const style = getComputedStyle(document.documentElement);
-  const of = (token) => style.getPropertyValue(`--${token}`).trim();
+  const { card, ink } = inks();
   const ratio = devicePixelRatio;
   const [pad, top] = [PAD_PX * ratio, TITLE_PX * ratio];
   const made = Object.assign(document.createElement("canvas"), {
@@ -356,9 +355,9 @@ function savePng(drawn, { title, name }) {
     height: drawn.height + top + pad,
   });
   const ctx = made.getContext("2d");
-  ctx.fillStyle = of("card");
+  ctx.fillStyle = card;
   ctx.fillRect(0, 0, made.width, made.height);
-  ctx.fillStyle = of("ink");
+  ctx.fillStyle = ink;
   ctx.font = `600 ${14 * ratio}px system-ui, sans-serif`;
   ctx.fillText(title, pad, top - 8 * ratio);
   ctx.drawImage(drawn, pad, top);

@@ -2,6 +2,7 @@
 // charts, and the state in the address.
 
 import { unanswered, get } from "./api.js";
+import { isNew } from "./dom.js";
 import { catalogueOfSignals, signalsOf } from "./panels.js";
 
 export const POINTS = 320; // About one a pixel of a chart: more would only weigh.
@@ -34,7 +35,6 @@ export class ChartData extends EventTarget {
   #facts = null;
   names = new Set();
   #scalars = [];
-  #arranged = "";
 
   /** `given` is the state in the address; `signal` ends the view. */
   constructor(path, given, signal) {
@@ -159,7 +159,7 @@ export class ChartData extends EventTarget {
     this.evidence = evidenceOf(facts.diagnosis, this.kind);
     this.#arrange();
     this.extent = [this.extent[0], Math.max(this.extent[1], this.#fits ? 0 : run.last_step)];
-    const of = alerts.items.filter((alert) => alert.severity !== "info");
+    const of = alerts.filter((alert) => alert.severity !== "info");
     this.markers = [
       ...of.map((alert) => ({ step: alert.step, kind: alert.severity === "page" ? "act" : "watch", what: alert.title })),
       ...policies
@@ -185,10 +185,8 @@ export class ChartData extends EventTarget {
 
   /** Order the panels, unless neither the signals nor those to look at first are others. */
   #arrange() {
-    const key = [this.names.size, ...this.evidence.keys()].join();
-    if (key === this.#arranged) return;
-    this.#arranged = key;
-    this.panels = signalsOf(this.names, [...this.evidence.keys()], this.#scalars);
+    const evidence = [...this.evidence.keys()];
+    if (isNew(this, this.names.size, evidence)) this.panels = signalsOf(this.names, evidence, this.#scalars);
   }
 
   /** Read the displayed range; a newer request replaces one that is in flight. */

@@ -2,7 +2,7 @@
 
 import { get, orNothing, unanswered } from "./api.js";
 import { ThresholdEditor } from "./bounds.js";
-import { fill, h, lines, refill } from "./dom.js";
+import { fill, h, lines, refill, table } from "./dom.js";
 import { Heatmap } from "./heatmap.js";
 import { policiesCard, policyHistory } from "./policies.js";
 import { StepPanel } from "./step.js";
@@ -12,11 +12,11 @@ const POLICY_LINES = 8; // As tall as a policy with three shadows.
 
 export class Details {
   /** `open` opens a step; `again` reads the run's facts anew after a change. */
-  constructor(chartData, { path, open, again }) {
-    Object.assign(this, { chartData, path, again });
+  constructor(chartData, { open, again }) {
+    const { path } = chartData;
+    Object.assign(this, { chartData, again });
     this.heat = new Heatmap(chartData, open);
-    this.editor = new ThresholdEditor(this.heat, chartData, { path, again });
-    this.heat.element.append(this.editor.element);
+    this.heat.element.append(new ThresholdEditor(this.heat, chartData, again).element);
     this.policies = h("section", { class: "card panel", "aria-label": "Policies" }, lines(POLICY_LINES));
     this.versions = h("div", { class: "history" });
     this.budget = new BudgetSection(path);
@@ -27,12 +27,12 @@ export class Details {
   }
 
   show(facts) {
-    const { chartData, path, again } = this;
+    const { chartData, again } = this;
     this.upper.hidden = chartData.names.size > 0 && !chartData.names.has("mask_rate");
     this.none.hidden = !this.upper.hidden;
     if (this.upper.hidden) return fill(this.policies);
-    policyHistory(this.versions, facts, { path, again });
-    policiesCard(this.policies, facts, { chartData, path, again }).catch(unanswered);
+    policyHistory(this.versions, facts, { path: chartData.path, again });
+    policiesCard(this.policies, facts, { chartData, again }).catch(unanswered);
   }
 
   /** Read what is new. */
@@ -75,7 +75,6 @@ class BudgetSection {
   }
 }
 
-const STATES = { within: "within", exceeded: "exceeded", undecided: "undecided", not_measured: "not measured" };
 const KINDS = { present: "has it", absent: "has it not", unknown: "cannot be told" };
 const PRESENCES = { present: "Shown by this run", absent: "Not shown", unknown: "Cannot be told" };
 
@@ -87,12 +86,12 @@ function mismatch({ mismatch: items, step }) {
     [item.name, h("br"), h("span", { class: "quiet small" }, item.note)],
     `< ${item.limit}`,
     item.value === null ? "–" : number(item.value),
-    h("span", { class: item.state === "exceeded" ? "strong" : "quiet" }, STATES[item.state] ?? item.state),
+    h("span", { class: item.state === "exceeded" ? "strong" : "quiet" }, item.state.replaceAll("_", " ")),
   ]);
   return part(
     "Mismatch budget",
     `At step ${step}. Below these limits a correction is conjectured to gain less than 0.3% ([DRIFT], problem 4).`,
-    table(["quantity", "limit", "value", "state"], rows),
+    tableOf(["quantity", "limit", "value", "state"], rows),
   );
 }
 
@@ -110,7 +109,7 @@ function lag({ lag: law, lag_words: words }) {
     "Lag and learning rate",
     "A conjecture for this run: η ≪ min(R_batch/(S G), R_crit/(T G)), whose radii are fitted (arXiv 2607.01083).",
     words.map((text) => h("p", {}, text)),
-    table(["quantity", "value"], rows),
+    tableOf(["quantity", "value"], rows),
   );
 }
 
@@ -123,7 +122,7 @@ function split({ split: found, minorizer, minorizer_vacuous: vacuous }) {
   return part(
     "Where the drift comes from",
     "Total variation of tokens: the largest seen, a lower bound of the worst case, and the mean.",
-    table(["policies", "at least", "mean"], rows),
+    tableOf(["policies", "at least", "mean"], rows),
     found.note && h("p", {}, found.note),
     found.mismatch_share !== null && h("p", {}, `Mismatch makes ${percent(found.mismatch_share)} of the sum of the bounds.`),
     found.is_replayed && h("p", {}, "Routing is replayed, which hides the difference of the routers and does not reduce it."),
@@ -140,7 +139,7 @@ function kinds({ kinds: found }) {
   return part(
     "Kinds of off-policyness",
     "Which of them this run has, by its columns and configuration.",
-    table(["kind", "this run"], rows),
+    tableOf(["kind", "this run"], rows),
   );
 }
 
@@ -183,8 +182,5 @@ const shown = (items) =>
 
 const part = (title, words, ...children) => h("div", {}, h("h2", {}, title), h("p", { class: "quiet small" }, words), children);
 
-function table(heads, rows) {
-  const head = h("tr", {}, heads.map((text) => h("th", { scope: "col" }, text)));
-  const body = rows.map((cells) => h("tr", {}, cells.map((cell) => h("td", {}, cell))));
-  return h("table", { class: "evidence" }, h("thead", {}, head), h("tbody", {}, body));
-}
+const tableOf = (heads, rows) =>
+  table({ class: "evidence" }, heads, rows.map((cells) => h("tr", {}, cells.map((cell) => h("td", {}, cell)))));

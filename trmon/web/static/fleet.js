@@ -1,7 +1,7 @@
 // The fleet: every run with its verdict, sorted by urgency.
 
 import { firstOfFleet, get, isDue, keyOf, loaded } from "./api.js";
-import { every, h, isShortcut } from "./dom.js";
+import { every, h, isNew, isShortcut } from "./dom.js";
 import { claim, FLEET, fresh } from "./freshness.js";
 import { answer, COLUMNS, Head, headline, isAhead, linesOf, newService, noneActive, Row } from "./fleetrows.js";
 import { hasWords, keepInAddress, searchField, Selection, unsentLine, VirtualList } from "./lists.js";
@@ -83,7 +83,7 @@ class Fleet {
     const found = new Map();
     let after = null;
     do {
-      const rest = { after, limit: PAGE, brief: true, archived: this.controls.archived() || null };
+      const rest = { after, limit: PAGE, brief: true, archived: this.controls.isArchived || null };
       const page = await get("/fleet", isFirst && !after ? firstOfFleet() : rest);
       if (turn !== this.#turn) return;
       for (const run of page.items) found.set(keyOf(run), run);
@@ -143,7 +143,7 @@ class Fleet {
     const runs = new Map(this.runs);
     for (const key of keys) {
       const run = found.get(key);
-      if (run && run.archived === this.controls.archived()) runs.set(key, run);
+      if (run && run.archived === this.controls.isArchived) runs.set(key, run);
       else runs.delete(key);
     }
     await this.#show(runs, turn);
@@ -154,7 +154,7 @@ class Fleet {
     const runs = new Map(this.runs);
     for (const [key, change] of changes) {
       const run = change && { ...runs.get(key), owner: change.owner, tags: change.tags, archived: change.archived };
-      if (run && run.archived === this.controls.archived()) runs.set(key, run);
+      if (run && run.archived === this.controls.isArchived) runs.set(key, run);
       else runs.delete(key);
     }
     await this.#show(runs, ++this.#turn);
@@ -174,9 +174,9 @@ class Fleet {
     this.runs = this.courses.joined(runs);
     if (runs.size === 0) {
       this.isFramed = false;
-      const archived = this.controls.archived() || (await get("/fleet", { archived: true, limit: 1 })).items.length;
+      const archived = this.controls.isArchived || (await get("/fleet", { archived: true, limit: 1 })).items.length;
       if (turn !== this.#turn) return;
-      return this.stage.show(archived ? noneActive(this.controls.archived()) : newService(location.origin));
+      return this.stage.show(archived ? noneActive(this.controls.isArchived) : newService(location.origin));
     }
     const isFirst = !this.isFramed;
     if (isFirst) this.#frame();
@@ -320,8 +320,6 @@ const continued = (known, brief) => known && brief && { ...known, values: [...kn
 const isBrief = ({ reward, kl }) => [reward, kl].some((line) => line && line.values.length < 2 && line.first_step < line.last_step);
 
 class Controls {
-  #offered = "";
-
   /** `changed` is called when a filter or the order changes. */
   constructor(changed, beside) {
     const given = new URLSearchParams(location.pathname === "/" ? location.search : "");
@@ -337,10 +335,6 @@ class Controls {
     this.bar = h("div", { class: "row controls", role: "search" }, this.text, Object.values(this.lists), this.group);
   }
 
-  archived() {
-    return this.isArchived;
-  }
-
   /** Offer the existing projects, owners and tags; a list with a single entry is hidden. */
   offer(runs) {
     const offered = {
@@ -348,8 +342,7 @@ class Controls {
       owner: set(runs, (run) => [run.owner]),
       tag: set(runs, (run) => run.tags),
     };
-    if (JSON.stringify(offered) === this.#offered) return;
-    this.#offered = JSON.stringify(offered);
+    if (!isNew(this.bar, offered)) return;
     for (const [name, list] of Object.entries(this.lists)) {
       const chosen = list.dataset.wanted;
       const values = set([chosen, ...offered[name]], (value) => [value]);
@@ -423,14 +416,13 @@ class Controls {
   #turned() {
     const chosen = Object.entries(this.lists).map(([name, list]) => [name, list.value]);
     const said = { q: this.text.value, ...Object.fromEntries(chosen), group: this.group.value };
-    const archived = this.archived() ? "1" : "";
+    const archived = this.isArchived ? "1" : "";
     const order = this.isDown === this.column.isDown ? "" : this.isDown ? "desc" : "asc";
     const sort = this.column === COLUMNS[0] ? "" : this.column.name;
     const query = keepInAddress("/", { ...said, sort, order, archived });
     if (this.beside) this.beside.query = query;
     this.changed();
   }
-
 }
 
 /** Compare two keys; null comes last in both orders. */

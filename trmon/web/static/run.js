@@ -58,7 +58,7 @@ class RunView {
     const [kind, named] = [given.get("action"), given.getAll("alert")];
     if (!["acknowledge", "silence"].includes(kind)) return;
     const { offered } = await dialogs();
-    const isDone = await offered(kind, alerts.items.filter(({ identity }) => named.includes(identity)), run);
+    const isDone = await offered(kind, alerts.filter(({ identity }) => named.includes(identity)), run);
     write({ action: null, alert: null }, this.path);
     if (isDone) await this.again();
   }
@@ -66,8 +66,8 @@ class RunView {
   /** Show the details under the charts, whose modules are loaded after them. */
   async #showDetails({ Details }, facts) {
     this.stage.signal.throwIfAborted();
-    const { chartData, path, again } = this;
-    this.details = new Details(chartData, { path, again, open: (step) => this.open(step) });
+    const { chartData, again } = this;
+    this.details = new Details(chartData, { again, open: (step) => this.open(step) });
     fill(this.below, this.details.elements);
     this.below.removeAttribute("aria-busy");
     this.details.show(facts);
@@ -104,11 +104,11 @@ class RunView {
 
   async #facts() {
     const run = await get(this.path, WITH_PARTS);
-    const { status: judged, diagnosis, alerts, adaptation } = run;
+    const { status: judged, diagnosis, adaptation } = run;
     const [policies, attempts, notes] = [run.policies, run.attempts, run.notes].map((items) => items.toReversed());
-    const resolved = alerts.filter(({ state }) => state !== "firing").toReversed();
-    const items = [...alerts.filter(({ state }) => state === "firing"), ...resolved];
-    return { run, judged, diagnosis, alerts: { items }, policies, attempts, notes, adaptation };
+    const resolved = run.alerts.filter(({ state }) => state !== "firing").toReversed();
+    const alerts = [...run.alerts.filter(({ state }) => state === "firing"), ...resolved];
+    return { run, judged, diagnosis, alerts, policies, attempts, notes, adaptation };
   }
 
   /** Show what needs no series: who the run is, its verdict, the cause and what to do, and the events. */
