@@ -11,8 +11,6 @@ from tests.guards.page import STANDARDS
 from tests.web.conftest import Evaluate, Reading
 from tests.web.diagnoses import diagnosis
 
-pytestmark = pytest.mark.server("chromium")
-
 
 def violations(page: Page) -> list[str]:
     """Return each violation with the elements that have it."""
