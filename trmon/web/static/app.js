@@ -253,7 +253,8 @@ class Place {
     if (PASSING.includes(error.status)) setTimeout(() => signal.aborted || again(), RETRY_MS);
     const noun = view?.name === "rule" ? "Rule" : "Run";
     const isUnknown = error.status === 404;
-    const near = (name, i) => [i ? " or " : "", h("a", { class: "link", href: nearHref(noun, name) }, name)];
+    const hrefOf = (name) => (noun === "Rule" ? `/rules/${encodeURIComponent(name)}` : runPath(...name.split("/")));
+    const near = (name, i) => [i ? " or " : "", h("a", { class: "link", href: hrefOf(name) }, name)];
     const detail = error.nearest?.length
       ? ["Did you mean ", error.nearest.map(near), "?"]
       : isUnknown
@@ -338,19 +339,12 @@ function entitle(text = titled) {
   if (text) document.title = `${fresh.level === "old" ? "? " : ""}${text} · trmon`;
 }
 
-const nearHref = (noun, name) => (noun === "Rule" ? `/rules/${encodeURIComponent(name)}` : runPath(...name.split("/")));
-
 /** Show the sign-in form once a turn: the event stream and the view learn of a 401 each, and one may be typing by then. */
 function askToken(error) {
   if (asked === shown) return;
   asked = shown;
   for (const place of [whole, left, right]) place.close();
-  signIn(main, { why: token.get() ? error.message : "", done: signedIn });
-}
-
-function signedIn() {
-  live.restart();
-  show();
+  signIn(main, { why: token.get() ? error.message : "", done: () => (live.restart(), show()) });
 }
 
 function mark() {
