@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, expect
+from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from tests.fixtures import browser
 from tests.fixtures.browser import Visit
@@ -25,6 +25,13 @@ Evaluate = Callable[..., Any]
 
 # Generous: a busy machine is not a failure.
 expect.set_options(timeout=20_000)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let tests that open a tab say which server they need."""
+    for item in items:
+        if "chromium" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.server("chromium"))
 
 
 @pytest.fixture(scope="session")
@@ -136,6 +143,15 @@ def evaluate(tab_without_view: Visit) -> Iterator[Evaluate]:
     """Return a function that runs a function of the page's modules, in a tab without a view."""
     yield tab_without_view.page.evaluate
     assert tab_without_view.complaints == []
+
+
+def acknowledge(page: Page, button: str, *, who: str = "ana", note: str = "the node is gone") -> None:
+    page.get_by_role("button", name=button, exact=True).click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Who").fill(who)
+    dialog.get_by_label("Note").fill(note)
+    dialog.get_by_role("button", name="Acknowledge", exact=True).click()
+    expect(dialog).to_have_count(0)
 
 
 @pytest.fixture(scope="session")

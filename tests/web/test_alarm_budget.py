@@ -13,8 +13,6 @@ from tests.fixtures.service import ThreadedService
 from tests.web.conftest import Visiting
 from tests.web.test_accessibility import violations
 
-pytestmark = pytest.mark.server("chromium")
-
 RULE = "- {name: kl_high, severity: warn, when: {signal: kl_k3, above: 0.001}, summary: KL is high}"
 
 

@@ -13,10 +13,8 @@ from tests.fixtures.browser import PHONE
 from tests.fixtures.service import ThreadedService
 from tests.fixtures.trainer import MATH, corrupt, send
 from tests.fixtures.waiting import eventually
-from tests.web.conftest import Visiting
+from tests.web.conftest import Visiting, acknowledge
 from trmon.domain.identity import RunKey
-
-pytestmark = pytest.mark.server("chromium")
 
 CRASHED = 5
 
@@ -34,14 +32,6 @@ def crashing(shared_service: ThreadedService, shared: httpx.Client) -> ThreadedS
 def crashed(client: httpx.Client) -> list[dict[str, object]]:
     items = client.get("/api/v1/alerts", params={"state": "firing"}).json()["items"]
     return [alert for alert in items if alert["rule"] == "crashed"]
-
-
-def acknowledge(page: Page, name: str) -> None:
-    page.get_by_role("button", name=name, exact=True).click()
-    page.get_by_label("Who").fill("ana")
-    page.get_by_label("Note").fill("the node is gone")
-    page.get_by_role("dialog").get_by_role("button", name="Acknowledge", exact=True).click()
-    expect(page.get_by_role("dialog")).to_have_count(0)
 
 
 def firing(page: Page) -> list[str]:

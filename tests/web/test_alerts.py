@@ -1,21 +1,24 @@
-"""Alerts in a real browser: acknowledging, silencing and history."""
+"""Alerts in a real browser: acknowledging, silencing and history, and filters that find what is not loaded."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Route, expect
+from playwright.sync_api import Locator, Page, Route, expect
 
+from tests.fixtures.databases import open_migrated_store
 from tests.fixtures.running_service import Serve, make_token
 from tests.fixtures.service import ThreadedService
 from tests.fixtures.trainer import MATH, corrupt, train
 from tests.fixtures.waiting import eventually
-from tests.web.conftest import Visiting
+from tests.store.builders import NOW, alert, append, commit, start_intake
+from tests.web.conftest import Visiting, acknowledge
 from trmon.domain.access import Scope
+from trmon.domain.alerts.alert import AlertState
 from trmon.domain.identity import RunKey
-
-pytestmark = pytest.mark.server("chromium")
+from trmon.domain.severity import Severity
 
 
 def test_an_alert_shows_its_history_and_is_acknowledged_with_a_name_and_a_note(
@@ -26,12 +29,9 @@ def test_an_alert_shows_its_history_and_is_acknowledged_with_a_name_and_a_note(
     expect(page.locator("tbody")).to_contain_text("corrupt log")
     page.get_by_role("button", name="History").click()
     expect(page.locator(".events")).to_contain_text("firing at step")
-    page.get_by_role("button", name="Acknowledge").click()
-    page.get_by_label("Who").fill("ana")
-    page.get_by_label("Note").fill("looking at the padding")
-    page.get_by_role("dialog").get_by_role("button", name="Acknowledge").click()
+    acknowledge(page, "Acknowledge")
     expect(page.locator("h1")).to_have_text("1 alert fires, 0 unacknowledged")
-    expect(page.locator("tbody")).to_contain_text(re.compile("Acknowledged by ana .* looking at the padding"))
+    expect(page.locator("tbody")).to_contain_text(re.compile("Acknowledged by ana .* the node is gone"))
     page.get_by_role("link", name="Fleet").click()
     expect(page.locator("h1")).to_have_text("No run needs you, 1 acknowledged")
 
@@ -42,9 +42,7 @@ def test_an_alert_links_to_its_run_where_it_can_be_acknowledged_too(
     page = visiting(paging.url).go("/alerts")
     page.get_by_role("link", name="math / grpo").click()
     expect(page.locator(".step h2")).to_have_text("Step 0")
-    page.get_by_role("button", name="Acknowledge 1 alert").click()
-    page.get_by_label("Who").fill("ben")
-    page.get_by_role("dialog").get_by_role("button", name="Acknowledge").click()
+    acknowledge(page, "Acknowledge 1 alert", who="ben")
     expect(page.get_by_label("Diagnosis")).to_contain_text("acknowledged by ben")
 
 
@@ -140,20 +138,89 @@ def test_long_tags_and_owners_fit_on_a_phone(paging: ThreadedService, visiting: 
 
 
 @pytest.mark.parametrize("view", ["/", "/alerts"])
-def test_a_service_without_a_receiver_says_so_in_one_quiet_line(serve: Serve, visiting: Visiting, view: str) -> None:
-    service = serve()
+@pytest.mark.parametrize(
+    ("given", "lines"),
+    [
+        ({}, ["^Alerts are shown on this page only: no receiver of alerts is configured"]),
+        ({"slack_url": "https://hooks.slack.example/x"}, []),
+    ],
+)
+def test_a_service_without_a_receiver_says_so_in_one_quiet_line(
+    serve: Serve, visiting: Visiting, view: str, given: dict[str, str], lines: list[str]
+) -> None:
+    service = serve(**given)
     with service.client() as client:
         train(client, MATH)
-        eventually(lambda: client.get("/api/v1/deliveries/receivers").json()["problem"])
-    line = visiting(service.url).go(view).get_by_role("note")
-    expect(line).to_have_text(re.compile("^Alerts are shown on this page only: no receiver of alerts is configured"))
-
-
-@pytest.mark.parametrize("view", ["/", "/alerts"])
-def test_a_service_with_a_receiver_shows_no_such_line(serve: Serve, visiting: Visiting, view: str) -> None:
-    service = serve(slack_url="https://hooks.slack.example/x")
-    with service.client() as client:
-        train(client, MATH)
+        if lines:
+            eventually(lambda: client.get("/api/v1/deliveries/receivers").json()["problem"])
     page = visiting(service.url).go(view)
-    expect(page.locator("h1")).to_be_visible()
-    expect(page.get_by_role("note")).to_have_count(0)
+    expect(page.get_by_role("note")).to_have_text([re.compile(line) for line in lines])
+
+
+LATER = 120
+PAGE = 50
+
+
+@pytest.fixture(scope="module")
+def searched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreadedService]:
+    """A service whose oldest resolved alert, of math/needle, has 120 later ones of math/hay."""
+    folder = tmp_path_factory.mktemp("search") / "data"
+    store = open_migrated_store(folder / "trmon.sqlite")
+    for name, count, severity in (("needle", 1, Severity.WARN), ("hay", LATER, Severity.PAGE)):
+        run_id = append(store, start_intake("math", name))[0].run_id
+        over = {"run_id": run_id, "state": AlertState.RESOLVED, "severity": severity, "updated_at": NOW + 1}
+        alerts = tuple(alert(step=step, identity=f"{name}/corrupt", **over) for step in range(count))
+        commit(store, run_id, alerts=alerts)
+    store.close()
+    service = ThreadedService(folder)
+    yield service
+    service.stop()
+
+
+def rows(page: Page) -> Locator:
+    return page.get_by_role("table", name="Resolved").locator("tbody")
+
+
+def test_words_find_a_resolved_alert_of_a_later_page(searched: ThreadedService, visiting: Visiting) -> None:
+    page = visiting(searched.url).go("/alerts")
+    expect(rows(page)).to_have_count(PAGE)
+    page.get_by_label("Filter by project, run, rule, cause or owner").fill("needle logprobs")
+    expect(rows(page)).to_have_count(1)
+    expect(rows(page)).to_contain_text("needle")
+    page.reload()
+    expect(rows(page)).to_have_count(1)
+
+
+def test_a_severity_finds_a_resolved_alert_of_a_later_page(searched: ThreadedService, visiting: Visiting) -> None:
+    page = visiting(searched.url).go("/alerts")
+    page.get_by_label("severity").select_option("warn")
+    expect(rows(page)).to_have_count(1)
+    page.get_by_label("unacknowledged only").check()
+    expect(page.get_by_text("No alert matches these filters.")).to_be_visible()
+
+
+def test_pages_of_a_search_are_loaded_on_demand(searched: ThreadedService, visiting: Visiting) -> None:
+    tab = visiting(searched.url)
+    page = tab.go("/alerts?q=hay")
+    for shown in (PAGE, 2 * PAGE, LATER):
+        expect(rows(page)).to_have_count(shown)
+        more = page.locator("section", has=page.get_by_role("table", name="Resolved")).get_by_role(
+            "button", name="Show more"
+        )
+        if shown < LATER:
+            more.click()
+    expect(more).to_be_hidden()
+    assert [url for url in tab.asked if re.search(r"state=resolved.*search=hay", url)]
+
+
+def test_words_that_nothing_has_say_so_once_everything_is_searched(
+    searched: ThreadedService, visiting: Visiting
+) -> None:
+    tab = visiting(searched.url)
+    page = tab.go("/alerts")
+    tab.hold_back("search=nothing", seconds=1)
+    page.get_by_label("Filter by project, run, rule, cause or owner").fill("nothing")
+    none = page.get_by_text("No alert matches these filters.")
+    page.wait_for_timeout(500)
+    expect(none).to_be_hidden()
+    expect(none).to_be_visible()

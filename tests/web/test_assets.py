@@ -45,7 +45,6 @@ def test_the_folder_is_named_after_what_is_in_it() -> None:
     assert "@import" not in ASSETS["page.css"].content.decode()
 
 
-@pytest.mark.server("chromium")
 @pytest.mark.parametrize("view", PATHS)
 def test_a_view_loads_the_modules_that_its_page_names(view: str, visiting: Visiting) -> None:
     named = re.findall(rf'(?:href|src)="{FOLDER}/([\w./-]+\.js)"', PAGES[view].content.decode())

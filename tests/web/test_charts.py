@@ -18,12 +18,11 @@ from tests.web.diagnoses import diagnosis, evidence, finding
 from tests.web.test_accessibility import violations
 from trmon_client.monitor import Monitor
 
-pytestmark = pytest.mark.server("chromium")
-
 ILL, WELL = "/runs/math/stale-8b", "/runs/math/healthy-8b"
 LENGTH = (evidence("response_length.average_over_start", "response_length_mean", value=0.4, limit=0.5, now=124),)
 SHORT = finding(finding="length_collapse", title="length collapse", chart="response_length_mean", evidence=LENGTH)
 LOSS = finding(title="stuck", chart="grad_norm", evidence=(evidence("loss.same", "loss", value=20, limit=18, now=0),))
+NOT_SENT = (evidence("lr.same", "lr", value=20, limit=18, now=0),)
 FALL = finding(title="reward collapse", severity="page", chart="reward_mean")
 SOLVED = finding(title="solved", severity="info", chart="reward_mean")
 OUTSIDE = [{"signal": "grad_norm", "words": "gradient norm", "value": 2, "range": "< 1"}]
@@ -38,7 +37,7 @@ OUTSIDE = [{"signal": "grad_norm", "words": "gradient norm", "value": 2, "range"
             [["Gradient norm", "stuck", "act"], ["Loss", "stuck", "act"], ["Reward", "reward collapse", "act"]],
         ),
         (
-            diagnosis(finding(chart="entropy"), finding(title="drift", chart="mismatch_kl_k3")),
+            diagnosis(finding(chart="entropy", evidence=NOT_SENT), finding(title="drift", chart="mismatch_kl_k3")),
             [["Entropy", "engine mismatch", "act"], ["KL", "drift", "watch"]],
         ),
         (
@@ -54,7 +53,7 @@ def test_charts_of_evidence_come_first_each_with_its_finding(
     found = evaluate(
         """async (diagnosis) => {
             const { catalogueOfSignals, signalsOf } = await import("/assets/any/panels.js");
-            const { evidenceOf } = await import("/assets/any/findings.js");
+            const { evidenceOf } = await import("/assets/any/chartdata.js");
             await catalogueOfSignals();
             const own = ["reward_mean", "response_length_mean", "grad_norm", "loss", "entropy"];
             const names = new Set([...own, "mismatch_kl_k3", "total_kl_k3"]);

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import re
 
-import pytest
 from playwright.sync_api import expect
 
 from tests.web.conftest import Reading, Visiting
-
-pytestmark = pytest.mark.server("chromium")
 
 PATH = "/compare?runs=math/healthy-8b,math/stale-8b"
 

@@ -21,7 +21,6 @@ from tests.web.conftest import Visiting
 from trmon.assistants.run_tools import list_runs_tool
 from trmon_client.api import Service
 
-pytestmark = pytest.mark.server("chromium")
 COUNTS = {"needs you": 1, "to watch": 1, "ended ill": 1, "training healthy": 1, "finished": 1}
 SAID = "1 run needs you, 1 to watch, 1 ended ill, 1 training healthy, 1 finished"
 SINCE = {ILL: 61, ENDED_ILL: 61, WARNED: 89, ENDED_WARNED: 89}

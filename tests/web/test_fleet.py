@@ -8,23 +8,18 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.fixtures.browser import PHONE
 from tests.fixtures.service import ThreadedService
 from tests.fixtures.trainer import MATH, train
 from tests.web.conftest import Evaluate, Reading, Visiting, service_of_started_runs
 from trmon.domain.identity import RunKey
 
-pytestmark = pytest.mark.server("chromium")
 
-
-def test_the_title_counts_the_runs_by_urgency(reading: Reading) -> None:
+def test_the_title_counts_the_runs_and_the_ill_one_comes_first_with_its_finding_first_step_and_fix(
+    reading: Reading,
+) -> None:
     page = reading("/").page
     expect(page.locator("h1")).to_have_text("No run needs you, 1 to watch, 1 healthy")
     expect(page).to_have_title("Fleet · trmon")
-
-
-def test_the_ill_run_comes_first_with_its_finding_first_step_and_fix(reading: Reading) -> None:
-    page = reading("/").page
     first = page.locator("tbody tr").first
     expect(first.locator('[data-name="verdict"]')).to_contain_text(
         re.compile(r"^Watch (\d+% risk)?stale rollouts since step \d\d")
@@ -93,24 +88,6 @@ def test_the_theme_follows_the_system_until_the_user_chooses(visiting: Visiting)
     page.reload()
     page.wait_for_selector("main h1")
     assert page.evaluate(ground) == light
-
-
-def test_a_phone_never_scrolls_sideways(visiting: Visiting) -> None:
-    tab = visiting(size=PHONE)
-    paths = (
-        "/",
-        "/alerts",
-        "/docs",
-        "/rules/moe_routing",
-        "/compare?runs=math/stale-8b,math/healthy-8b",
-        "/runs/math/stale-8b?step=30",
-    )
-    for path in paths:
-        page = tab.go(path)
-        if any(part in path for part in ("/runs/", "/compare")):
-            expect(page.locator(".charts canvas").first).to_be_visible()
-        page.wait_for_timeout(300)
-        assert (path, tab.overflow_pixels) == (path, 0)
 
 
 RUNS = 300

@@ -16,8 +16,6 @@ from tests.web.conftest import Visiting, service_of_started_runs
 from trmon.domain.access import Scope
 from trmon.domain.identity import RunKey
 
-pytestmark = pytest.mark.server("chromium")
-
 RUNS = 24
 
 

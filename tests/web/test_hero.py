@@ -14,14 +14,16 @@ from tests.web.conftest import Evaluate, Reading, Visiting
 from tests.web.diagnoses import diagnosis, evidence, finding
 from tests.web.test_accessibility import violations
 
-pytestmark = pytest.mark.server("chromium")
-
 PATH = "/runs/math/stale-8b"
 
 
 def test_the_finding_has_its_evidence_its_first_step_its_time_and_the_last_good_step(reading: Reading) -> None:
     page = reading(PATH).page
     card = page.get_by_label("Diagnosis")
+    expect(card).to_contain_text(re.compile(r"Watch: stale rollouts since step \d\d"))
+    expect(card).to_contain_text("What to do: Reduce the lag")
+    expect(page.locator("main > header")).to_contain_text("tags dapo")
+    expect(page.locator("#live")).to_contain_text("live")
     expect(card).to_contain_text("Rollouts are sampled with weights that are too old.")
     expect(card.get_by_role("list", name="Evidence of stale rollouts").locator("li")).to_contain_text(
         ["agreement of token probabilities is 0.", "versions behind at the engine is 16"]
@@ -98,7 +100,7 @@ def test_the_steps_of_an_illness_in_words(evaluate: Evaluate, given: dict[str, A
     told = evaluate(
         """async (diagnosis) => {
             const { storyLine } = await import("/assets/any/diagnosis.js");
-            const { storyOf } = await import("/assets/any/findings.js");
+            const { storyOf } = await import("/assets/any/chartdata.js");
             const { h } = await import("/assets/any/dom.js");
             const story = storyOf({ diagnosis });
             return story && h("p", {}, storyLine(story, { open() {}, when: null })).textContent;
@@ -118,7 +120,7 @@ def test_limits_are_drawn_on_the_scale_of_their_signal_alone(evaluate: Evaluate)
     given = diagnosis(finding(severity="page", evidence=seen))
     drawn = evaluate(
         """async (diagnosis) => {
-            const { limitsOf } = await import("/assets/any/findings.js");
+            const { limitsOf } = await import("/assets/any/chartdata.js");
             return ["total_kl_k3", "total_prob_pearson", "reward_mean"].map((name) => limitsOf(diagnosis, [name]));
         }""",
         given,
@@ -226,24 +228,6 @@ def test_the_chart_of_the_finding_comes_first_with_the_limit_and_the_run_s_healt
     expect(first).to_contain_text("healthy < 0.5")
     expect(first).to_have_attribute("data-evidence", "watch")
     expect(page.locator(".charts [data-evidence=watch]")).to_have_count(1)
-
-
-def test_a_signal_that_no_chart_draws_gets_one_where_a_finding_is_of_it(evaluate: Evaluate) -> None:
-    titles = evaluate(
-        """async () => {
-            const { catalogueOfSignals, signalsOf } = await import("/assets/any/panels.js");
-            await catalogueOfSignals();
-            const names = new Set(["reward_mean", "grad_norm", "reward_std"]);
-            const titles = (evidence) => signalsOf(names, evidence).map(({ title }) => title);
-            return [["grad_norm"], ["reward_std"], ["lr"], []].map(titles);
-        }"""
-    )
-    assert titles == [
-        ["Gradient norm", "Reward"],
-        ["Spread of rewards", "Reward", "Gradient norm"],
-        ["Reward", "Gradient norm"],
-        ["Reward", "Gradient norm"],
-    ]
 
 
 def test_labels_of_a_narrow_time_line_do_not_overlap(reading: Reading) -> None:

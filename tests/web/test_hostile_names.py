@@ -19,8 +19,6 @@ from tests.web.conftest import Visiting
 from trmon.domain.identity import RunKey
 from trmon_client.core import wire
 
-pytestmark = pytest.mark.server("chromium")
-
 KEY, OTHER = RunKey("math", "hostile"), RunKey("math", "other")
 TAKE = "window.taken=1"
 MARKUP = f"\"'><img src=x onerror={TAKE}><svg onload={TAKE}></svg></script><script>{TAKE}</script>${{{TAKE}}}"

@@ -6,7 +6,6 @@ import re
 from dataclasses import replace
 
 import httpx
-import pytest
 from playwright.sync_api import expect
 
 from tests.fixtures.messages import columns
@@ -16,8 +15,6 @@ from tests.fixtures.trainer import MATH, await_batches, corrupt, send_step, trai
 from tests.web.conftest import Visiting
 from trmon.domain.access import Scope
 from trmon.domain.identity import RunKey
-
-pytestmark = pytest.mark.server("chromium")
 
 LOST_MS = 20_000
 CONNECTIONS_OF_A_HOST = 6

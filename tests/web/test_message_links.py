@@ -1,4 +1,4 @@
-"""The links in messages, in a real browser: they open a dialog, and only its button changes anything."""
+"""The links in messages, in a real browser: a dialog, whose button alone changes anything, and the runbook of a run."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ import re
 from typing import Any
 from urllib.parse import quote
 
+import httpx
 import pytest
 from playwright.sync_api import Page, expect
 
 from tests.fixtures.browser import PHONE, WIDE
+from tests.fixtures.running_service import ILL, WELL
 from tests.fixtures.service import ThreadedService
 from tests.fixtures.trainer import MATH
 from tests.fixtures.waiting import eventually
 from tests.web.conftest import Visiting
 
-pytestmark = pytest.mark.server("chromium")
 SIZES = [pytest.param(WIDE, id="wide"), pytest.param(PHONE, id="phone")]
 
 
@@ -97,3 +98,39 @@ def test_a_link_to_what_somebody_has_says_who_and_to_what_is_over_says_so(
     expect(page).to_have_url(re.compile(r"\?step=0$"))
     tab.go(f"/runs/{MATH}?action=delete&alert=1")
     expect(page.locator("dialog")).to_have_count(0)
+
+
+def test_the_link_of_a_message_opens_the_runbook_with_the_commands_of_the_run(
+    replayed: ThreadedService, visiting: Visiting
+) -> None:
+    runbook = httpx.get(f"{replayed.url}/api/v1/runs/{ILL.key}/runbook").json()
+    tab = visiting()
+    page = tab.go(f"/runs/{ILL.key}#runbook")
+    shown = page.locator("#runbook")
+    expect(shown.locator("h2")).to_have_text(["Confirm", "Rule out", "Mitigate", "Verify"])
+    commands = [command for stage in runbook["stages"] for command in (*stage["options"], *stage["commands"])]
+    expect(shown.locator("pre")).to_have_text(commands)
+    assert all(str(ILL.key) in command for stage in runbook["stages"] for command in stage["commands"])
+    expect(shown).to_contain_text(runbook["stages"][0]["lines"][1])
+    expect(shown).to_be_in_viewport()
+    answers = page.get_by_label("Diagnosis").get_by_text("Answers: ")
+    expect(answers).to_be_visible()
+    assert tab.overflow_pixels == 0
+
+
+def test_a_healthy_run_has_no_runbook_and_a_rule_has_it_without_values(visiting: Visiting) -> None:
+    page = visiting().go(f"/runs/{WELL.key}#runbook")
+    expect(page.locator("#runbook")).to_be_hidden()
+    page = visiting().go("/rules/stale_rollouts")
+    expect(page.locator(".runbook h3")).to_have_text(["Confirm", "Rule out", "Mitigate", "Verify"])
+    expect(page.locator(".runbook pre").first).to_have_text(
+        "trmon signals PROJECT/RUN version_lag_mean --steps FIRST:LAST --points 20"
+    )
+
+
+def test_the_alerts_view_leads_to_the_runbook_of_the_run(visiting: Visiting) -> None:
+    page = visiting().go("/alerts")
+    row = page.locator("tbody", has_text="stale rollouts").first
+    row.locator("summary").first.click()
+    row.get_by_role("link", name="Runbook of this run").click()
+    expect(page.locator("#runbook h2").first).to_be_visible()

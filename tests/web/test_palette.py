@@ -15,8 +15,6 @@ from tests.web.test_accessibility import violations
 from trmon.domain.identity import RunKey
 from trmon.web.assets import demo_command
 
-pytestmark = pytest.mark.server("chromium")
-
 
 def opened(page: Page, text: str = "") -> Page:
     page.keyboard.press("Control+k")
@@ -77,6 +75,7 @@ def test_a_run_that_does_not_exist_leads_to_the_nearest(visiting: Visiting) -> N
     tab = visiting()
     tab.expect_complaints("404")
     page = tab.go("/runs/math/stale-8")
+    expect(page.locator("h1")).to_have_text("Run not found.")
     page.get_by_role("link", name="math/stale-8b").click()
     expect(page.get_by_role("heading", name="stale-8b")).to_be_visible()
 

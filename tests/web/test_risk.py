@@ -6,7 +6,6 @@ import math
 import re
 from typing import Any
 
-import pytest
 from playwright.sync_api import expect
 
 from tests.fixtures.browser import PHONE
@@ -15,8 +14,6 @@ from tests.fixtures.trainer import MATH, train_until_risk
 from tests.fixtures.waiting import eventually
 from tests.web.conftest import Evaluate, Visiting
 from trmon_client.core.signals.catalogue import signal_words
-
-pytestmark = pytest.mark.server("chromium")
 
 SHOWN = 6
 
@@ -36,7 +33,7 @@ def percent(share: float) -> str:
     return f"{math.floor(share * 100 + 0.5)}%"
 
 
-def test_the_chart_has_its_thresholds_and_what_drives_it(visiting: Visiting, service: ThreadedService) -> None:
+def test_the_chart_has_its_thresholds_and_what_drives_it(service: ThreadedService, visiting: Visiting) -> None:
     risk = risk_of(service)
     tab = visiting(service.url, size=PHONE)
     figure = tab.go(f"/runs/{MATH}").locator("figure", has_text="Risk of collapse")

@@ -1,22 +1,24 @@
-"""A run in a real browser: its diagnosis, its charts and its sequences."""
+"""A run in a real browser: its charts and their marks, its sequences, notes, end and budget."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 
-import pytest
+import msgspec
 from playwright.sync_api import expect
 
 from tests.client.trainer import batch, settings
+from tests.fixtures.browser import PHONE, WIDE
+from tests.fixtures.messages import ORIGIN
 from tests.fixtures.service import ThreadedService
-from tests.fixtures.trainer import MATH, corrupt, finish, train
+from tests.fixtures.trainer import MATH, await_batches, corrupt, finish, send, step_report, train
 from tests.fixtures.waiting import eventually
 from tests.web.conftest import Evaluate, Reading, Visiting
 from tests.web.diagnoses import diagnosis
+from tests.web.test_accessibility import violations
+from trmon_client.core import wire
 from trmon_client.monitor import Monitor
-
-pytestmark = pytest.mark.server("chromium")
 
 PATH = "/runs/math/stale-8b"
 PANELS = [
@@ -38,15 +40,6 @@ DRAWN = """(n) => {
 """Whether each of n charts has a line and readable labels of its axis."""
 
 
-def test_the_diagnosis_comes_before_the_charts(reading: Reading) -> None:
-    page = reading(PATH).page
-    card = page.get_by_label("Diagnosis")
-    expect(card).to_contain_text(re.compile(r"Watch: stale rollouts since step \d\d"))
-    expect(card).to_contain_text("What to do: Reduce the lag")
-    expect(page.locator("main > header")).to_contain_text("tags dapo")
-    expect(page.locator("#live")).to_contain_text("live")
-
-
 FIRES = {
     "rule": "two_trainers",
     "severity": "warn",
@@ -62,7 +55,7 @@ def test_alerts_on_the_run_itself_are_shown_with_their_fix(evaluate: Evaluate) -
             const { DiagnosisCard } = await import("/assets/any/diagnosis.js");
             const judged = { verdict: { kind: "watch", why: "two trainers since step 3" } };
             const card = new DiagnosisCard({ catalogue: new Map() }, {});
-            await card.show({ judged, diagnosis, alerts: { items: [] }, run: {} });
+            await card.show({ judged, diagnosis, alerts: [], run: {} });
             return card.element.textContent;
         }""",
         diagnosis(circumstances=[FIRES]),
@@ -226,13 +219,6 @@ def test_charts_zoom_by_keys_and_by_dragging_and_show_their_own_values(reading: 
     expect(page.locator(".step")).to_be_hidden()
 
 
-def test_a_missing_run_shows_run_not_found(visiting: Visiting) -> None:
-    tab = visiting()
-    page = tab.go("/runs/math/unknown")
-    expect(page.locator("h1")).to_have_text("Run not found.")
-    tab.expect_complaints("404")
-
-
 MARKUP = '<img src=x onerror="window.taken=1">'
 
 
@@ -288,3 +274,50 @@ def test_beside_a_run_that_has_ended_nothing_is_live_and_the_fix_is_for_the_next
     page.get_by_role("link", name="Fleet").click()
     expect(page.locator("#live")).to_contain_text("live")
     expect(page.locator(".todo")).to_contain_text("In the next run, ")
+
+
+def test_the_legend_and_the_events_name_what_changed(service: ThreadedService, visiting: Visiting) -> None:
+    again = {"attempt": "second", "launch": "launch-2"}
+    with service.client() as client:
+        send(client, MATH, wire.Start(**ORIGIN), *(step_report(step) for step in range(4)))
+        saved = wire.SavedCheckpoint(2, "/c/<b>2</b>")
+        send(client, MATH, wire.Pause(**ORIGIN, sequence=2, checkpoint=saved), wire.Start(**again))
+        for step in range(3, 9):
+            scalars = {"lr": 1e-3 if step < 6 else 2e-3}
+            send(client, MATH, msgspec.structs.replace(step_report(step), scalars=scalars, **again))
+        await_batches(client, n=8)
+    page = visiting(service.url).go(f"/runs/{MATH}")
+    legend = page.get_by_role("list", name="Marks on the charts")
+    expect(legend).to_contain_text("restart")
+    expect(legend).to_contain_text("configuration or learning rate")
+    expect(legend).to_contain_text("checkpoint")
+    page.locator(".eventlist summary").click()
+    expect(page.locator(".eventlist")).to_contain_text("checkpoint /c/<b>2</b>")
+    expect(page.locator(".eventlist")).to_contain_text("learning rate 0.001 → 0.002")
+    expect(page.locator(".eventlist")).to_contain_text("restart of the trainer")
+
+
+def test_the_budget_is_read_when_it_is_opened(visiting: Visiting) -> None:
+    tab = visiting(size=PHONE)
+    page = tab.go(PATH)
+    section = page.get_by_label("Budget", exact=True)
+    expect(section).to_contain_text("Budget: mismatch, lag, advice by pipeline")
+    expect(page.locator(".charts canvas").first).to_be_visible()
+    assert not [url for url in tab.asked if url.endswith("/budget")]
+    section.locator("summary").click()
+    expect(section.locator("h2")).to_have_text(
+        [
+            *("Mismatch budget", "Lag and learning rate", "Where the drift comes from", "Kinds of off-policyness"),
+            *("Advice by pipeline", "Advice to the trainer"),
+        ]
+    )
+    assert len({url for url in tab.asked if url.endswith("/budget")}) == 1
+    expect(section).to_contain_text("A conjecture for this run")
+    expect(section).to_contain_text(re.compile(r"conjectured ceiling of 50 ess_seq, [\d.]+"))
+    expect(section.locator("ol li")).to_have_count(5)
+    expect(section).to_contain_text(re.compile(r"Asynchronous: Bound the staleness.*version_lag_max \d"))
+    expect(section).to_contain_text(re.compile(r"staleness.*\(version_lag_max \d+\).*has it"))
+    for size in (PHONE, WIDE):
+        page.set_viewport_size({"width": size[0], "height": size[1]})
+        assert tab.overflow_pixels == 0
+        assert violations(page) == []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 
-import pytest
 from playwright.sync_api import Route, expect
 
 from tests.fixtures.running_service import make_token
@@ -12,8 +11,6 @@ from tests.fixtures.service import ThreadedService
 from tests.fixtures.trainer import MATH, train
 from tests.web.conftest import Visiting
 from trmon.domain.access import Scope
-
-pytestmark = pytest.mark.server("chromium")
 
 
 def test_a_service_with_tokens_asks_for_one_and_forgets_it_with_the_tab(

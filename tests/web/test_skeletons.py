@@ -10,8 +10,6 @@ from playwright.sync_api import Page, Route, expect
 from tests.fixtures.browser import PHONE, WIDE, Visit
 from tests.web.conftest import Visiting
 
-pytestmark = pytest.mark.server("chromium")
-
 VIEWS = ["/", "/alerts", "/runs/math/stale-8b", "/compare?runs=math/healthy-8b,math/stale-8b", "/rules/moe_routing"]
 SLOW = """(() => {
     const fetched = window.fetch;

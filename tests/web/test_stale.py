@@ -20,8 +20,6 @@ from tests.web.test_accessibility import violations
 from tests.web.test_live import LOST_MS, restart
 from trmon.domain.identity import RunKey
 
-pytestmark = pytest.mark.server("chromium")
-
 RESET = ("ERR_CONNECTION_REFUSED", "ERR_INCOMPLETE_CHUNKED_ENCODING", "ERR_CONNECTION_RESET", "ERR_EMPTY_RESPONSE")
 PLACES = """() => [...document.querySelectorAll("main *")]
     .filter((one) => !one.closest(".claim, svg, details > :not(summary)"))

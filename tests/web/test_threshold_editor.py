@@ -13,8 +13,6 @@ from tests.fixtures.running_service import RecordedRuns
 from tests.fixtures.service import ThreadedService
 from tests.web.conftest import Visiting
 
-pytestmark = pytest.mark.server("chromium")
-
 PATH = "/runs/math/stale-8b"
 POLICY = f"/api/v1{PATH}/policy"
 SHADOWS = ["trm_max", "geo_mask", "token_veto"]

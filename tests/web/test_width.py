@@ -16,8 +16,6 @@ from tests.fixtures.service import ThreadedService
 from tests.web.conftest import Evaluate, Visiting, service_of_started_runs
 from tests.web.test_accessibility import violations, wait_until_drawn
 
-pytestmark = pytest.mark.server("chromium")
-
 THEME_AT: dict[int, Literal["light", "dark"]] = {
     360: "light",
     390: "dark",
@@ -44,14 +42,17 @@ STRAYED = """() => [...document.querySelectorAll(".fleet .tag, .fleet .run")].fi
 }).map((one) => one.textContent)"""
 
 
-@pytest.mark.parametrize("path", ["/", RUN, "/alerts", "/compare?runs=math/stale-8b,math/healthy-8b"])
+@pytest.mark.parametrize(
+    "path",
+    ["/", f"{RUN}?step=30", "/alerts", "/compare?runs=math/stale-8b,math/healthy-8b", "/rules/moe_routing", "/docs"],
+)
 def test_at_every_width_nothing_scrolls_sideways_and_axe_finds_nothing(path: str, visiting: Visiting) -> None:
     tab = visiting()
     tab.go(path)
     for width, theme in THEME_AT.items():
         tab.page.set_viewport_size({"width": width, "height": 1000})
         tab.page.emulate_media(color_scheme=theme)
-        if width >= 1900 and path in ("/", RUN):
+        if width >= 1900 and (path == "/" or RUN in path):
             expect(tab.page.locator(".pane h1")).to_have_count(2)
             expect(tab.page.locator(".pane .charts canvas").first).to_be_visible()
         wait_until_drawn(tab.page)

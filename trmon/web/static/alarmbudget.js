@@ -1,7 +1,7 @@
 // The alarm budget: what each rule sends per day of training, and what it would have sent with another limit.
 
 import { get, send } from "./api.js";
-import { copyButton, fill, h, refill, refusal } from "./dom.js";
+import { copyButton, fill, h, refill, refusal, table } from "./dom.js";
 import { number, plural, step } from "./words.js";
 
 const AGAIN_MS = 60_000;
@@ -45,14 +45,14 @@ export class BudgetSection {
   }
 
   #table({ rules, messages, per_run_day: rate, days }) {
-    const heads = HEADS.map((name) => h("th", { scope: "col" }, name || h("span", { class: "sr" }, "actions")));
+    const heads = HEADS.map((name) => name || h("span", { class: "sr" }, "actions"));
     const total = (name) => rules.reduce((sum, one) => sum + one[name], 0);
     const row = (title, of, tune) =>
       h("tr", {}, h("th", { scope: "row" }, title), [step(of.messages), rateWords(of.per_run_day), ...COUNTS.map((name) => step(of[name]))].map((text) => h("td", { class: `number${text === "0" ? " quiet" : ""}` }, text)), h("td", {}, tune));
     const all = { messages, per_run_day: rate, ...Object.fromEntries(COUNTS.map((name) => [name, total(name)])) };
     const lines = rules.map((rule) => row(rule.title, rule, rule.is_tunable && h("a", { class: "link", href: `/rules/${encodeURIComponent(rule.rule)}?tune`, "aria-label": `Tune ${rule.title}` }, "Tune")));
     const body = rules.length ? [lines, row("all rules", all, null)] : h("tr", {}, h("td", { colspan: HEADS.length, class: "quiet" }, `No message in ${days} days.`));
-    return h("table", { class: "numbers", "aria-label": `Messages of each rule over ${days} days` }, h("thead", {}, h("tr", {}, heads)), h("tbody", {}, body));
+    return table({ class: "numbers", "aria-label": `Messages of each rule over ${days} days` }, heads, body);
   }
 }
 
@@ -60,18 +60,15 @@ const rateWords = (rate) => (rate === null ? "–" : number(rate, 2));
 const said = ({ days, messages, run_days: trained, per_run_day: rate }) =>
   `${days} days: ${plural(messages, "message")} in ${number(trained, 2)} run-days${rate === null ? "" : `, ${rateWords(rate)} per run-day`}`;
 
-/** Return the section of a rule that tries another limit over stored runs, and a function that ends it. */
-export function limitTrial(rule) {
-  if (!rule.limits?.length) return { element: null, end: () => {} };
-  const trial = new LimitTrial(rule);
-  return { element: trial.element, end: () => trial.stop() };
-}
+/** Return the section of a rule that tries another limit over stored runs until a signal; null for a rule without limits. */
+export const limitTrial = (rule, signal) => (rule.limits?.length ? new LimitTrial(rule, signal).element : null);
 
 class LimitTrial {
   #turn = 0;
 
-  constructor(rule) {
+  constructor(rule, signal) {
     this.rule = rule;
+    signal.addEventListener("abort", () => this.#turn++);
     const options = rule.limits.map(({ id }) => h("option", { value: id }, id));
     this.which = h("select", { onchange: () => this.#chosen() }, options);
     this.value = h("input", { type: "number", step: "any", required: true, onchange: () => this.#try() });
@@ -93,10 +90,6 @@ class LimitTrial {
     );
     if (new URLSearchParams(location.search).has("tune")) queueMicrotask(() => this.value.focus());
     this.#chosen();
-  }
-
-  stop() {
-    this.#turn++;
   }
 
   #chosen() {
@@ -139,9 +132,9 @@ class LimitTrial {
       ["pages", ({ pages: n }) => step(n)],
       sum.n_collapsed > 0 && ["collapses with a message before", ({ warned: n }) => `${step(n)} of ${step(sum.n_collapsed)}`],
     ].filter(Boolean);
-    const heads = [h("span", { class: "sr" }, "count"), ...sides.map(([title]) => title)].map((title) => h("th", { scope: "col" }, title));
+    const heads = [h("span", { class: "sr" }, "count"), ...sides.map(([title]) => title)];
     const body = rows.map(([title, of]) => h("tr", {}, h("th", { scope: "row" }, title), sides.map(([, counts]) => h("td", { class: "number" }, of(counts)))));
-    fill(this.table, h("table", { class: "numbers", "aria-label": "Messages with each limit" }, h("thead", {}, h("tr", {}, heads)), h("tbody", {}, body)));
+    fill(this.table, table({ class: "numbers", "aria-label": "Messages with each limit" }, heads, body));
     const more = left ? `, newest first; ${step(left)} are still read …` : ".";
     const collapsed = sum.n_collapsed ? "" : runs === 1 ? " It did not collapse." : " None of them collapsed.";
     this.said.textContent = `Over ${plural(runs, "run")}${more}${collapsed}${skipped ? ` ${plural(skipped, "run")} of too many steps left out.` : ""}`;

@@ -1,12 +1,14 @@
 // The lines of the alerts view: an alert or incident a line, and one, which unfolds, for a rule's alerts of several runs.
 
-import { dialogs, episode, keyOf, newestLast, runPath } from "./api.js";
-import { action, breakable, fill, h, refill } from "./dom.js";
+import { dialogs, episode, get, keyOf, runPath } from "./api.js";
+import { action, breakable, fill, h, isNew, refill } from "./dom.js";
 import { ago, clock, hour, number, plural, step } from "./words.js";
+
+export const COLUMNS = ["select", "severity", "alert", "run", "since", "actions"];
+const EVENTS = 200; // The newest.
 
 export class AlertRow {
   #past = null;
-  #shown = "";
 
   /** `again` reads the alerts again; `find(silence)` shows a silence; alerts without a selection have no box. */
   constructor({ again, find, selection = null }) {
@@ -21,24 +23,16 @@ export class AlertRow {
     const [alert] = line.alerts;
     this.line = line;
     this.element.toggleAttribute("data-beneath", Boolean(line.isBeneath));
-    const now = JSON.stringify(alert) + ago(alert.since_at) + (alert.ack ? ago(alert.ack.at) : "");
-    if (now !== this.#shown) this.#draw(alert);
-    this.#shown = now;
+    if (isNew(this.element, alert, ago(alert.since_at), alert.ack && ago(alert.ack.at))) this.#draw(alert);
     if (this.box) this.selection.mark(this.box, line.alerts);
   }
 
   #draw(alert) {
     this.alert = alert;
     this.box = this.selection?.box(() => this.line, `${alert.title} of ${alert.project}/${alert.run}`);
-    const cells = [this.box ?? "", severityOf(alert), this.#what(alert), run(alert), since(alert), this.#actions(alert)];
-    const names = ["select", "severity", "alert", "run", "since", "actions"];
-    const row = h(
-      "tr",
-      { "data-severity": alert.severity, "data-state": alert.state },
-      cells.map((cell, i) => h("td", { "data-name": names[i] }, cell)),
-    );
+    const row = rowOf(alert, [this.box ?? "", this.#what(alert), run(alert), since(alert), this.#actions(alert)]);
     if (this.box) this.selection.mark(this.box, this.line.alerts);
-    refill(this.element, row, this.#past && h("tr", {}, h("td", { colspan: 6 }, this.#past)));
+    refill(this.element, row, this.#past && h("tr", {}, h("td", { colspan: COLUMNS.length }, this.#past)));
   }
 
   #what({ project, run: name, state, owner, title, members, labels, summary, runbook, ack, silenced }) {
@@ -69,15 +63,9 @@ export class AlertRow {
   #actions(alert) {
     const fires = alert.state === "firing";
     const take = async () => (await (await dialogs()).acknowledge([alert])) && this.again();
-    const mute = async () =>
-      (await (await dialogs()).silence(
-        [
-          { label: "run", value: alert.run },
-          { label: "rule", value: alert.members.length ? alert.labels.cause : alert.rule },
-          { label: "owner", value: alert.owner ?? "" },
-        ],
-        alert.project,
-      )) && this.again();
+    const { project, run, owner } = alert;
+    const rule = alert.members.length ? alert.labels.cause : alert.rule;
+    const mute = async () => (await (await dialogs()).silence({ project, run, rule, owner })) && this.again();
     return h(
       "span",
       { class: "row actions" },
@@ -88,21 +76,25 @@ export class AlertRow {
   }
 
   async #turn() {
-    this.#past = this.#past ? null : history(await newestLast("/alerts/events", { identity: this.alert.identity }));
+    const { identity } = this.alert;
+    this.#past = this.#past ? null : history((await get("/alerts/events", { identity, limit: EVENTS })).items);
     this.#draw(this.alert);
   }
 }
 
-function severityOf({ severity: given, state }) {
-  const kind = state !== "firing" ? "unknown" : ({ page: "act", warn: "watch" }[given] ?? "unknown");
-  return h("span", { class: `kind kind-${kind}` }, given);
+/** Return a line of the table: the cells of an alert, or of a group with its first one, without that of the severity. */
+function rowOf({ severity, state }, [select, ...rest], given = {}) {
+  const kind = (state === "firing" && { page: "act", warn: "watch" }[severity]) || "unknown";
+  const cells = [select, h("span", { class: `kind kind-${kind}` }, severity), ...rest];
+  const row = cells.map((cell, i) => h("td", { "data-name": COLUMNS[i] }, cell));
+  return h("tr", { "data-severity": severity, "data-state": state, ...given }, row);
 }
 
 function run({ project, run: name, step: at, behind }) {
   const link = h(
     "a",
     { href: `${runPath(project, name)}?step=${at}` },
-    h("span", { class: "project" }, breakable(project), " / "),
+    h("span", { class: "quiet" }, breakable(project), " / "),
     h("span", { class: "strong" }, breakable(name)),
   );
   return behind ? [link, h("div", { class: "behind" }, behind.words)] : link;
@@ -119,8 +111,9 @@ function since({ step: at, since_at: began, state, updated_at: ended }) {
   ];
 }
 
+/** Return the events of an alert, given newest first, oldest first. */
 function history(events) {
-  const items = events.map((event) =>
+  const items = events.toReversed().map((event) =>
     h(
       "li",
       {},
@@ -132,8 +125,6 @@ function history(events) {
 }
 
 export class AlertGroup {
-  #shown = "";
-
   constructor({ selection, turn, acknowledge }) {
     this.turn = turn;
     this.acknowledge = acknowledge;
@@ -148,14 +139,13 @@ export class AlertGroup {
     const open = alerts.filter((alert) => !alert.ack);
     const silenced = alerts.filter((alert) => alert.silenced).length;
     const oldest = Math.min(...alerts.map((alert) => alert.since_at));
-    const now = JSON.stringify([alerts.length, open.length, silenced, ago(oldest), isOpen]);
-    if (now !== this.#shown) this.#draw(line, { open, silenced, oldest, isOpen });
-    this.#shown = now;
+    const isOther = isNew(this.element, alerts.length, open.length, silenced, ago(oldest), isOpen);
+    if (isOther) this.#draw(line, { open, silenced, oldest, isOpen });
     this.selection.mark(this.box, alerts);
   }
 
   #draw({ key, alerts }, { open, silenced, oldest, isOpen }) {
-    const [{ severity, title, rule }] = alerts;
+    const [{ title, rule }] = alerts;
     const runs = plural(new Set(alerts.map(keyOf)).size, "run");
     this.box = this.selection.box(() => this.line, `${title} of ${runs}`);
     const toggle = { class: "plain fold", "aria-expanded": String(isOpen), onclick: () => this.turn(key) };
@@ -164,21 +154,19 @@ export class AlertGroup {
       silenced > 0 && `${step(silenced)} silenced`,
     ];
     const acknowledge = h("button", { onclick: () => this.acknowledge(open) }, `Acknowledge ${step(open.length)}`);
-    const cells = {
-      select: this.box,
-      severity: severityOf(alerts[0]),
-      alert: [h("button", toggle, `${title}: ${runs}`), h("span", { class: "quiet" }, told.filter(Boolean).join(", "))],
-      run: h("span", { class: "quiet" }, runs),
-      since: h("span", { class: "quiet nowrap" }, `first ${ago(oldest)}`),
-      actions: h("span", { class: "row actions" }, open.length > 0 && acknowledge),
-    };
-    const row = Object.entries(cells).map(([name, cell]) => h("td", { "data-name": name }, cell));
-    fill(this.element, h("tr", { "data-severity": severity, "data-state": "firing", "data-rule": rule }, row));
+    const cells = [
+      this.box,
+      [h("button", toggle, `${title}: ${runs}`), h("span", { class: "quiet" }, told.filter(Boolean).join(", "))],
+      h("span", { class: "quiet" }, runs),
+      h("span", { class: "quiet nowrap" }, `first ${ago(oldest)}`),
+      h("span", { class: "row actions" }, open.length > 0 && acknowledge),
+    ];
+    fill(this.element, rowOf(alerts[0], cells, { "data-rule": rule }));
   }
 }
 
 const TOGETHER = 3; // From this many alerts of a rule without an incident on, they are one line.
-const SEVERITIES = ["page", "warn", "info"];
+export const SEVERITIES = ["page", "warn", "info"];
 
 /** Return the lines of alerts, the most urgent first; a line has a `key`, its `alerts` and, of a group, its `rule`. */
 export function linesOf(alerts) {

@@ -1,13 +1,12 @@
-// The alerts view: incidents and other alerts that fire, silences and past alerts; and the runbook of a rule.
+// The alerts view: incidents and other alerts that fire, silences and past alerts, with filters and the bar of the selected
+// alerts; and the runbook of a rule.
 
 import { BudgetSection, limitTrial } from "./alarmbudget.js";
-import { AlertBulk, AlertFilter } from "./alertcontrols.js";
-import { AlertGroup, AlertRow, linesOf, unfolded } from "./alertrows.js";
-import { all, dialogs, episode, follow, get, leading, send, unanswered, upTo } from "./api.js";
-import { action, h, isShortcut, moving, refill } from "./dom.js";
+import { AlertGroup, AlertRow, COLUMNS, linesOf, SEVERITIES, unfolded } from "./alertrows.js";
+import { all, dialogs, episode, follow, get, keyOf, leading, send, unanswered, upTo } from "./api.js";
+import { action, h, isNew, isShortcut, moving, refill, refusal, write } from "./dom.js";
 import { claim } from "./freshness.js";
-import { place, Selection } from "./lists.js";
-import { unsentLine } from "./receivers.js";
+import { hasWords, keepInAddress, names, place, searchField, Selection, SelectionBar, unsentLine } from "./lists.js";
 import { coded, stageList } from "./runbook.js";
 import { clock, now, plural, span, step } from "./words.js";
 
@@ -20,13 +19,8 @@ export async function mount(stage, { live }) {
   stage.title("Alerts");
   await view.read();
   const concerns = ({ kind }) => ["alert", "ack"].includes(kind);
-  const end = follow(live, { concerns, read: () => view.read(), fail: stage.fail, refreshMs: REFRESH_MS, age: () => view.draw() });
-  document.addEventListener("keydown", view.keys);
-  return () => {
-    end();
-    view.end();
-    document.removeEventListener("keydown", view.keys);
-  };
+  follow(live, { stage, concerns, read: () => view.read(), refreshMs: REFRESH_MS, age: () => view.draw() });
+  document.addEventListener("keydown", (event) => view.key(event), { signal: stage.signal });
 }
 
 class AlertsView {
@@ -35,7 +29,6 @@ class AlertsView {
   #open = new Set();
   #found = null;
   #isFramed = false;
-  #before = "";
   #typed = null;
 
   constructor(stage) {
@@ -58,7 +51,7 @@ class AlertsView {
       { class: "card empty quiet" },
       "No alert has fired yet. Built-in rules watch every run; docs/rules.md lists them and shows how to write your own.",
     );
-    this.keys = (event) => this.#key(event);
+    stage.signal.addEventListener("abort", () => clearTimeout(this.#typed));
   }
 
   /** Read all firing alerts, since the oldest of hundreds may be the most severe, and the newest resolved ones that match. */
@@ -85,10 +78,6 @@ class AlertsView {
     this.draw();
     clearTimeout(this.#typed);
     this.#typed = setTimeout(() => this.read().catch(unanswered), TYPING_MS);
-  }
-
-  end() {
-    clearTimeout(this.#typed);
   }
 
   #frame() {
@@ -157,9 +146,7 @@ class AlertsView {
 
   #drawSilences(silences) {
     this.silences.hidden = !silences.length;
-    const now = JSON.stringify(silences) + silences.map(left);
-    if (now === this.#before) return;
-    this.#before = now;
+    if (!isNew(this.silences, silences, silences.map(left))) return;
     const rows = silences.map((one) => {
       const { id, author, note, alerts } = one;
       return h(
@@ -180,8 +167,7 @@ class AlertsView {
   }
 
   async #silence() {
-    const matchers = ["project", "run", "rule", "owner"].map((label) => ({ label, value: "" }));
-    if (await (await dialogs()).silence(matchers)) await this.read();
+    if (await (await dialogs()).silence({ project: "", run: "", rule: "", owner: "" })) await this.read();
   }
 
   async #end(one) {
@@ -192,7 +178,7 @@ class AlertsView {
   #waiting = "";
 
   /** Move with j and k, select with x, acknowledge with a; g a is a way to this view. */
-  #key(event) {
+  key(event) {
     if (!isShortcut(event)) return;
     const isSecond = this.#waiting === "g";
     this.#waiting = event.key;
@@ -215,17 +201,12 @@ class AlertsView {
 }
 
 function table(title, more) {
-  const names = ["select", "severity", "alert", "run", "since", "actions"];
   const hidden = ["select", "actions"];
-  const heads = names.map((name) => h("th", { scope: "col" }, h("span", { class: hidden.includes(name) ? "sr" : "" }, name)));
+  const heads = COLUMNS.map((name) => h("th", { scope: "col" }, h("span", { class: hidden.includes(name) ? "sr" : "" }, name)));
   const list = h("table", { class: "list", "aria-label": title }, h("thead", {}, h("tr", {}, heads)));
   const button = h("p", {}, action("Show more", more));
   const section = h("section", { class: "alerts" }, h("h2", {}, title), h("div", { class: "card scroll" }, list), button);
   return { section, list, more: button };
-}
-
-function write(element, text) {
-  if (element.textContent !== text) element.textContent = text;
 }
 
 const said = ({ matchers, project }) =>
@@ -238,10 +219,121 @@ function left({ starts_at: starts, ends_at: ends }) {
   return starts > seconds ? `from ${clock(starts)} for ${span(ends - starts)}` : `ends in ${span(ends - seconds)}`;
 }
 
+class AlertFilter {
+  /** `changed` is called when a filter changes. */
+  constructor(changed) {
+    const given = new URLSearchParams(location.search);
+    this.changed = changed;
+    this.words = searchField(given.get("q"), "Filter alerts", "Filter by project, run, rule, cause or owner");
+    const options = SEVERITIES.map((value) => h("option", { value, selected: value === given.get("severity") }, value));
+    this.severity = h("select", { "aria-label": "severity" }, h("option", { value: "" }, "every severity"), options);
+    this.open = h("input", { type: "checkbox", checked: given.has("open") });
+    this.words.addEventListener("input", () => this.#turned());
+    for (const field of [this.severity, this.open]) field.addEventListener("change", () => this.#turned());
+    const open = h("label", { class: "row" }, this.open, "unacknowledged only");
+    this.bar = h("div", { class: "row controls", role: "search" }, this.words, this.severity, open);
+  }
+
+  get isOn() {
+    return Boolean(this.words.value.trim() || this.severity.value || this.open.checked);
+  }
+
+  /** Return what the service filters resolved alerts by, of which a page holds the newest; null if none can match. */
+  get query() {
+    if (this.open.checked) return null;
+    return { search: this.words.value.trim() || null, severity: this.severity.value || null };
+  }
+
+  /** Return the alerts that match. */
+  chosen(alerts) {
+    return alerts.filter(
+      (alert) =>
+        (!this.severity.value || alert.severity === this.severity.value) &&
+        (!this.open.checked || (!alert.ack && alert.state === "firing")) &&
+        hasWords(this.words, searched(alert)),
+    );
+  }
+
+  /** Remove every filter. */
+  clear() {
+    this.words.value = this.severity.value = "";
+    this.open.checked = false;
+    this.#turned();
+    this.words.focus();
+  }
+
+  #turned() {
+    const said = { q: this.words.value, severity: this.severity.value, open: this.open.checked ? "1" : "" };
+    keepInAddress("/alerts", said);
+    this.changed();
+  }
+}
+
+/** What the words are searched in; the service searches the same (`store/repositories/alert_search.py`). */
+function searched({ owner, rule, title, labels: { cause }, ...alert }) {
+  const told = [rule, title, cause].filter(Boolean);
+  const words = told.map((name) => name.replaceAll("_", " "));
+  return [keyOf(alert), owner, ...told, ...words].filter(Boolean).join(" ");
+}
+
+const MOST = 500; // As many as the service takes in one request.
+
+/** The bar of the selected alerts: acknowledges them at once and names those that were not. */
+class AlertBulk extends SelectionBar {
+  /** `again` reads the alerts again. */
+  constructor(selection, again) {
+    super(selection, "alert");
+    this.again = again;
+  }
+
+  /** Render. Args: firing: all firing alerts; matching: those that match the filters. */
+  draw(firing, matching) {
+    this.chosen = firing.filter((alert) => this.selection.has(alert));
+    const text = `Acknowledge ${plural(this.chosen.length, "alert")}`;
+    const button = this.chosen.length > 0 && h("button", { onclick: () => this.acknowledge(this.chosen) }, text);
+    this.render(this.chosen, matching, { offered: (every) => [button, every] });
+  }
+
+  /** Ask for a name and a note, then acknowledge alerts; those that fail stay selected. */
+  async acknowledge(alerts) {
+    if (!alerts.length) return;
+    const { asked, author, said } = await dialogs();
+    const note = h("textarea", { rows: 3, maxlength: 2000, placeholder: "The node is gone; restarting" });
+    const fields = [names(alerts.map(named)), author(), h("label", {}, "Note (optional)", note)];
+    let failed = new Map();
+    const title = `Acknowledge ${plural(alerts.length, "alert")}`;
+    const act = async (form) => (failed = await acknowledged(alerts, { author: said(form), note: note.value }));
+    if (!(await asked(title, fields, "Acknowledge", act))) return;
+    const rest = alerts.filter(({ identity }) => failed.has(identity));
+    const reasons = rest.map((alert) => `${named(alert)}: ${failed.get(alert.identity)}`);
+    this.tell(rest.length ? this.outcome(alerts.length - rest.length, alerts.length, "acknowledged", reasons) : null);
+    this.selection.set(rest.map(this.selection.keyOf));
+    await this.again();
+  }
+}
+
+/** Acknowledge alerts, as many a request as the service takes; returns why others were not, by identity. */
+async function acknowledged(alerts, word) {
+  const failed = new Map();
+  for (let at = 0; at < alerts.length; at += MOST) {
+    const identities = alerts.slice(at, at + MOST).map(({ identity }) => identity);
+    try {
+      const { refused } = await send("POST", "/alerts/ack", { ...word, identities });
+      for (const { identity, detail } of refused) failed.set(identity, detail);
+    } catch (error) {
+      if (alerts.length <= MOST) throw error;
+      for (const identity of identities) failed.set(identity, refusal(error));
+    }
+  }
+  return failed;
+}
+
+const named = (alert) => `${keyOf(alert)}: ${alert.title}`;
+
 export async function mountRule(stage, { live, parameters: [name] }) {
   const read = () => get(`/rules/${encodeURIComponent(name)}`);
   const rule = await read();
-  const trial = limitTrial(rule);
+  const trial = limitTrial(rule, stage.signal);
   stage.title(rule.title);
   stage.show(
     h("header", {}, h("h1", {}, rule.title)),
@@ -252,16 +344,12 @@ export async function mountRule(stage, { live, parameters: [name] }) {
       h("h2", {}, "Runbook"),
       stageList(rule.stages, "h3"),
       h("h2", {}, "When it fires"),
-      list(rule.fires_when.map(({ words, depth }) => h("li", { class: `deep-${Math.min(depth, 3)}` }, coded(words)))),
+      list(rule.fires_when.map(({ words, depth }) => h("li", { style: { "margin-left": `${1.2 * Math.min(depth, 3)}rem` } }, coded(words)))),
       list(rule.terms.map((term) => h("li", {}, coded(term)))),
     ),
-    trial.element,
+    trial,
   );
-  const stop = follow(live, { concerns: () => false, read, fail: stage.fail, refreshMs: REFRESH_MS });
-  return () => {
-    stop();
-    trial.end();
-  };
+  follow(live, { stage, concerns: () => false, read, refreshMs: REFRESH_MS });
 }
 
 const list = (items) => h("ul", {}, items);

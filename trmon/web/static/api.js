@@ -1,11 +1,11 @@
 // The client of the public API and of its live events. The token lasts as long as the tab and is sent only in the
 // Authorization header.
 
+import { every } from "./dom.js";
 import { fresh } from "./freshness.js";
 import { learn } from "./words.js";
 
 const TOKEN = "trmon.token";
-const NEWEST = 200;
 export const PAGE = 1000;
 
 /** An error response of the service, or no response at all (status 0). */
@@ -19,7 +19,6 @@ export class ApiError extends Error {
 export const token = {
   get: () => sessionStorage.getItem(TOKEN),
   set: (value) => sessionStorage.setItem(TOKEN, value),
-  clear: () => sessionStorage.removeItem(TOKEN),
 };
 
 function headers(more = {}) {
@@ -86,12 +85,6 @@ function address(path, query) {
 
 /** Return a file at a path under /api/v1 as a Blob. Errors: ApiError. */
 export const file = (path) => ask(`/api/v1${path}`, { headers: headers() }, (answer) => answer.blob());
-
-/** Return the newest items of a list, at most 200, oldest first. Errors: ApiError. */
-export async function newestLast(path, query = {}) {
-  const { items } = await get(path, { ...query, limit: NEWEST });
-  return items.reverse();
-}
 
 /** Return every item of a list, page by page. Errors: ApiError. */
 export const all = async (path, query = {}) => (await upTo(Infinity, path, query)).items;
@@ -257,16 +250,8 @@ export class Live extends EventTarget {
 }
 
 /** Wait until the tab is visible. */
-function seen() {
-  return new Promise((done) => {
-    const look = () => {
-      if (document.hidden) return;
-      document.removeEventListener("visibilitychange", look);
-      done();
-    };
-    document.addEventListener("visibilitychange", look);
-    look();
-  });
+async function seen() {
+  while (document.hidden) await new Promise((done) => document.addEventListener("visibilitychange", done, { once: true }));
 }
 
 async function* blocks(body) {
@@ -291,13 +276,13 @@ function split(line) {
 export const isDue = (readAt) => Date.now() - readAt > (fresh.isFollowed && !fresh.level ? 30_000 : 5000);
 
 /**
- * Follow the live events; returns a function that stops it.
+ * Follow the live events until the view's `stage` is left.
  *
  * `concerns` says whether an event affects the view; `read` reads it again, never twice at once, and is retried
- * after an error; `fail` receives the error that ends the view; `age` renders ages that grow although nothing is read.
+ * after an error; an error that ends the view goes to the stage; `age` renders ages that grow although nothing is read.
  * Events are heard from now on, and first read `after` a promise.
  */
-export function follow(live, { concerns, read, fail, refreshMs, age = () => {}, after = null }) {
+export function follow(live, { stage: { fail, signal }, concerns, read, refreshMs, age = () => {}, after = null }) {
   let isChanged = false;
   let isReading = false;
   let isBegun = after === null;
@@ -323,14 +308,9 @@ export function follow(live, { concerns, read, fail, refreshMs, age = () => {}, 
       isReading = false;
     }
   };
-  const timer = setInterval(refresh, refreshMs);
-  live.addEventListener("event", heard);
-  live.addEventListener("state", back);
-  return () => {
-    clearInterval(timer);
-    live.removeEventListener("event", heard);
-    live.removeEventListener("state", back);
-  };
+  every(refreshMs, refresh, signal);
+  live.addEventListener("event", heard, { signal });
+  live.addEventListener("state", back, { signal });
 }
 
 export const episode = ({ identity, attempt_id, step }) => `${identity}@${attempt_id}:${step}`;

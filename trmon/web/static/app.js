@@ -5,8 +5,6 @@ import { bone, figures, fill, h, isShortcut, several } from "./dom.js";
 import { FLEET, fresh } from "./freshness.js";
 import { span } from "./words.js";
 
-const WORDS = { connecting: "connecting", reconnecting: "reconnecting", "signed out": "signed out" };
-
 const heard = ({ heardAt }) => (Date.now() - heardAt < 1000 ? "now" : `${span((Date.now() - heardAt) / 1000)} ago`);
 
 /** Keep the badge up to date; ages grow without an event. Returns a function that says whether the view is of a run
@@ -18,7 +16,7 @@ function watch(badge, live) {
     badge.dataset.state = (isLive && !fresh.level) || live.state !== "live" ? live.state : "reconnecting";
     if (isLive && fresh.level) badge.textContent = "out of date";
     else if (isLive) badge.textContent = isOver ? "up to date" : `live · ${heard(live)}`;
-    else badge.textContent = live.state === "live" ? "no answer" : WORDS[live.state];
+    else badge.textContent = live.state === "live" ? "no answer" : live.state;
     badge.title = badge.textContent; // A phone may have no room for all of it.
   };
   live.addEventListener("state", show);
@@ -48,6 +46,7 @@ const KEYS = [
 
 function shortcuts({ go }) {
   let waiting = "";
+  const filter = () => document.querySelector("[data-filter]")?.focus();
   const actions = { gf: () => go("/"), ga: () => go("/alerts"), t: turn, "?": explain, "/": filter };
   document.addEventListener("keydown", (event) => {
     if ((event.ctrlKey || event.metaKey) && !event.shiftKey && !event.altKey && event.key.toLowerCase() === "k") {
@@ -67,10 +66,6 @@ function shortcuts({ go }) {
 }
 
 const find = async () => (await loaded(import("./palette.js"))).openPalette();
-
-function filter() {
-  document.querySelector("[data-filter]")?.focus();
-}
 
 function turn() {
   const dark = getComputedStyle(document.documentElement).colorScheme === "dark";
@@ -189,8 +184,7 @@ const PASSING = [0, 502, 503, 504]; // No answer, or a proxy or a starting servi
 /** Where a view is shown: the whole page, or a pane of it. */
 class Place {
   view = null;
-  #leave = () => {};
-  #turn = 0;
+  #left = new AbortController();
   #waiting = null;
 
   /** `isLeading()` says whether the tab's title and the badge are of this place's view. */
@@ -200,9 +194,8 @@ class Place {
 
   /** End the view. */
   close() {
-    this.#turn++;
-    this.#leave();
-    this.#leave = () => {};
+    this.#left.abort();
+    this.#left = new AbortController();
     if (this.view) fresh.leave(undefined, partOf(this.view));
     this.view = null;
     this.render();
@@ -212,18 +205,17 @@ class Place {
   async show(view, parameters) {
     this.close();
     Object.assign(this, { view, parameters, again: () => this.show(view, parameters) });
-    const turn = this.#turn;
+    const { signal } = this.#left;
     this.root.setAttribute("aria-busy", "true");
     this.#waiting = setTimeout(() => fill(this.root, skeleton(view.name)), SKELETON_MS);
     if (this.root.contains(document.activeElement)) this.root.focus({ preventScroll: true });
     try {
       const { [view.mount ?? "mount"]: mount } = await loaded(view.load());
+      signal.throwIfAborted();
       const given = { live, parameters, beside: this.root === main ? null : beside };
-      const ended = await fresh.reading(() => mount(this.#stage(turn), given), partOf(view));
-      if (turn !== this.#turn) return ended();
-      this.#leave = ended;
+      await fresh.reading(() => mount(this.#stage(signal), given), partOf(view));
     } catch (error) {
-      if (turn === this.#turn) this.fail(error);
+      if (!signal.aborted) this.fail(error);
     }
   }
 
@@ -234,10 +226,12 @@ class Place {
     if (children.length) fill(this.root, ...children);
   }
 
-  /** What a view renders into, and where it says whether what it shows is over; late responses render nothing once the user has moved on. */
-  #stage(turn) {
-    const ifShown = (act) => (...given) => turn === this.#turn && act(...given);
+  /** What a view renders into, and where it says whether what it shows is over; late responses render nothing once the user has moved on,
+   *  of which `signal` tells. */
+  #stage(signal) {
+    const ifShown = (act) => (...given) => !signal.aborted && act(...given);
     return {
+      signal,
       show: ifShown((...children) => this.render(...children)),
       title: ifShown((text) => {
         this.title = text;
@@ -255,11 +249,12 @@ class Place {
     fresh.leave(PASSING.includes(error.status) ? false : undefined, partOf(view));
     if (error.status === 401) return askToken(error);
     if (!(error instanceof ApiError)) console.error(error);
-    const turn = this.#turn;
-    if (PASSING.includes(error.status)) setTimeout(() => turn === this.#turn && again(), RETRY_MS);
+    const { signal } = this.#left;
+    if (PASSING.includes(error.status)) setTimeout(() => signal.aborted || again(), RETRY_MS);
     const noun = view?.name === "rule" ? "Rule" : "Run";
     const isUnknown = error.status === 404;
-    const near = (name, i) => [i ? " or " : "", h("a", { class: "link", href: nearHref(noun, name) }, name)];
+    const hrefOf = (name) => (noun === "Rule" ? `/rules/${encodeURIComponent(name)}` : runPath(...name.split("/")));
+    const near = (name, i) => [i ? " or " : "", h("a", { class: "link", href: hrefOf(name) }, name)];
     const detail = error.nearest?.length
       ? ["Did you mean ", error.nearest.map(near), "?"]
       : isUnknown
@@ -344,19 +339,12 @@ function entitle(text = titled) {
   if (text) document.title = `${fresh.level === "old" ? "? " : ""}${text} · trmon`;
 }
 
-const nearHref = (noun, name) => (noun === "Rule" ? `/rules/${encodeURIComponent(name)}` : runPath(...name.split("/")));
-
 /** Show the sign-in form once a turn: the event stream and the view learn of a 401 each, and one may be typing by then. */
 function askToken(error) {
   if (asked === shown) return;
   asked = shown;
   for (const place of [whole, left, right]) place.close();
-  signIn(main, { why: token.get() ? error.message : "", done: signedIn });
-}
-
-function signedIn() {
-  live.restart();
-  show();
+  signIn(main, { why: token.get() ? error.message : "", done: () => (live.restart(), show()) });
 }
 
 function mark() {
@@ -388,6 +376,7 @@ document.addEventListener("click", (event) => {
   go(url.pathname + url.search, event.detail === 0);
 });
 window.addEventListener("popstate", show);
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => window.dispatchEvent(new Event("themechange")));
 wide.addEventListener("change", show);
 live.addEventListener("state", () => {
   const isReading = main.matches("[aria-busy]") || main.querySelector("[aria-busy]"); // The view says why the token is not valid.

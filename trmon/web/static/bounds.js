@@ -4,7 +4,8 @@ import { get, send } from "./api.js";
 import { write } from "./chartdata.js";
 import { asked } from "./dialogs.js";
 import { action, fill, h } from "./dom.js";
-import { number, percent, plural, step } from "./words.js";
+import { placeOf, valueAt } from "./heatmap.js";
+import { isKnown, number, percent, plural, step } from "./words.js";
 
 const WAIT_MS = 250;
 const STEPS = 400; // Positions of a slider.
@@ -19,8 +20,8 @@ export class ThresholdEditor {
   #given = null;
 
   /** `again` reads the run's facts anew after a change. */
-  constructor(heat, chartData, { path, again }) {
-    Object.assign(this, { heat, chartData, path, again });
+  constructor(heat, chartData, again) {
+    Object.assign(this, { heat, chartData, path: chartData.path, again });
     this.sliders = Object.fromEntries(["lower", "upper"].map((side) => [side, slider(side, (value) => this.#set(side, value))]));
     this.effect = h("div", { class: "stack", role: "status" });
     this.problem = h("p", { class: "strong", role: "alert" });
@@ -46,10 +47,7 @@ export class ThresholdEditor {
       this.element.open = true;
     }
     this.#drag(heat.canvas);
-  }
-
-  end() {
-    clearTimeout(this.#timer);
+    chartData.signal.addEventListener("abort", () => clearTimeout(this.#timer));
   }
 
   #toggle() {
@@ -135,7 +133,7 @@ export class ThresholdEditor {
   #drafted() {
     const { policy } = this.#policy;
     const { statistic, pair, where } = this.criterion;
-    const bounds = Object.fromEntries(Object.entries(this.#draft).filter(([, value]) => value !== null && value !== undefined));
+    const bounds = Object.fromEntries(Object.entries(this.#draft).filter(([, value]) => isKnown(value)));
     const changed = { statistic, pair, ...(where ? { where } : {}), ...bounds };
     const has = policy.criteria.some((one) => key(one) === key(changed));
     const criteria = policy.criteria.map((one) => (key(one) === key(changed) ? { ...without(one), ...changed } : one));
@@ -178,7 +176,7 @@ export class ThresholdEditor {
     const near = (event) =>
       ["upper", "lower"].find((one) => {
         const value = this.#draft[one];
-        return value !== null && value !== undefined && Math.abs(canvas.heightOf?.(value) - event.offsetY) <= NEAR_PX;
+        return isKnown(value) && Math.abs(canvas.heightOf?.(value) - event.offsetY) <= NEAR_PX;
       });
     canvas.addEventListener("pointerdown", (event) => {
       side = this.element.open ? near(event) : null;
@@ -202,14 +200,9 @@ const without = ({ lower: _lower, upper: _upper, ...kept }) => kept;
 const rounded = (value) => Number(value.toPrecision(3));
 
 function words({ lower, upper }) {
-  const parts = [
-    known(lower) && `at least ${number(lower)}`,
-    known(upper) && `at most ${number(upper)}`,
-  ];
+  const parts = [isKnown(lower) && `at least ${number(lower)}`, isKnown(upper) && `at most ${number(upper)}`];
   return parts.filter(Boolean).join(", ") || "no bound";
 }
-
-const known = (value) => value !== null && value !== undefined;
 
 function effect({ total, then, reasons, by_length: quarters, range, weights }) {
   const of = plural(total.n_sequences, "sequence");
@@ -233,22 +226,13 @@ function slider(side, set) {
   const bar = h("input", { type: "range", min: 0, max: STEPS, "aria-label": name });
   const field = h("input", { type: "number", step: "any", "aria-label": `${name}, number`, placeholder: "none" });
   let edges = [0, 1];
-  const valueAt = (place) => {
-    const at = (place / STEPS) * (edges.length - 1);
-    const bin = Math.min(Math.floor(at), edges.length - 2);
-    return rounded(Number(edges[bin]) + (at - bin) * (Number(edges[bin + 1]) - Number(edges[bin])));
-  };
-  const placeOf = (value) => {
-    const bin = Math.min(Math.max(edges.findLastIndex((edge) => Number(edge) <= value), 0), edges.length - 2);
-    const within = (value - Number(edges[bin])) / (Number(edges[bin + 1]) - Number(edges[bin]) || 1);
-    return Math.round(((bin + Math.min(Math.max(within, 0), 1)) / (edges.length - 1)) * STEPS);
-  };
-  bar.addEventListener("input", () => set(valueAt(Number(bar.value))));
+  const positionOf = (value) => Math.round((placeOf(edges, value) / (edges.length - 1)) * STEPS);
+  bar.addEventListener("input", () => set(rounded(valueAt(edges, (bar.valueAsNumber / STEPS) * (edges.length - 1)))));
   field.addEventListener("input", () => set(field.value === "" ? null : Number(field.value)));
   const show = (value) => {
-    if (document.activeElement !== field) field.value = known(value) ? String(rounded(value)) : "";
-    bar.value = String(known(value) ? placeOf(value) : side === "upper" ? STEPS : 0);
-    bar.setAttribute("aria-valuetext", known(value) ? number(value) : "none");
+    if (document.activeElement !== field) field.value = isKnown(value) ? String(rounded(value)) : "";
+    bar.value = String(isKnown(value) ? positionOf(value) : side === "upper" ? STEPS : 0);
+    bar.setAttribute("aria-valuetext", isKnown(value) ? number(value) : "none");
   };
   return {
     element: h("div", { class: "row bound" }, h("span", { class: "quiet" }, name), bar, field),

@@ -1,10 +1,10 @@
 // The charts of a run, each a figure: a title, the newest value next to its reference, a plot, and a menu that saves it.
 
 import { get } from "./api.js";
+import { limitsOf } from "./chartdata.js";
 import { download, fill, h } from "./dom.js";
-import { limitsOf } from "./findings.js";
 import { range } from "./panels.js";
-import { Canvas } from "./plot.js";
+import { Canvas, inks } from "./plot.js";
 import { clock, number, percent, step } from "./words.js";
 
 const ENOUGH_STEPS = 20;
@@ -66,14 +66,7 @@ class Figure {
 
   range() {
     this.canvas.range();
-  }
-
-  redraw() {
-    this.canvas.redraw();
-  }
-
-  end() {
-    this.canvas.end();
+    this.say(null);
   }
 }
 
@@ -119,11 +112,6 @@ export class Chart extends Figure {
       limits: this.limits,
     });
     this.data();
-  }
-
-  range() {
-    super.range();
-    this.say(null);
   }
 
   data() {
@@ -359,8 +347,7 @@ export function cell(value) {
 
 /** Draw the chart with its title on the card's ground: a canvas alone has neither. */
 function savePng(drawn, { title, name }) {
-  const style = getComputedStyle(document.documentElement);
-  const of = (token) => style.getPropertyValue(`--${token}`).trim();
+  const { card, ink } = inks();
   const ratio = devicePixelRatio;
   const [pad, top] = [PAD_PX * ratio, TITLE_PX * ratio];
   const made = Object.assign(document.createElement("canvas"), {
@@ -368,9 +355,9 @@ function savePng(drawn, { title, name }) {
     height: drawn.height + top + pad,
   });
   const ctx = made.getContext("2d");
-  ctx.fillStyle = of("card");
+  ctx.fillStyle = card;
   ctx.fillRect(0, 0, made.width, made.height);
-  ctx.fillStyle = of("ink");
+  ctx.fillStyle = ink;
   ctx.font = `600 ${14 * ratio}px system-ui, sans-serif`;
   ctx.fillText(title, pad, top - 8 * ratio);
   ctx.drawImage(drawn, pad, top);

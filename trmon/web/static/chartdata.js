@@ -1,7 +1,8 @@
-// The data behind a run's charts: signals over the displayed steps, the events at each step, and the state in the address.
+// The data behind a run's charts: signals over the displayed steps, the events at each step, what the diagnosis means for the
+// charts, and the state in the address.
 
 import { unanswered, get } from "./api.js";
-import { evidenceOf, storyOf } from "./findings.js";
+import { isNew } from "./dom.js";
 import { catalogueOfSignals, signalsOf } from "./panels.js";
 
 export const POINTS = 320; // About one a pixel of a chart: more would only weigh.
@@ -25,7 +26,6 @@ export class ChartData extends EventTarget {
   panels = [];
   extent = [0, 1];
   view = [0, 1];
-  byTime = false;
   smoothing = Math.min(Number(localStorage.getItem(SMOOTHING)) || 0, MOST_SMOOTHING);
   #timer = null;
   #asked = null;
@@ -35,14 +35,15 @@ export class ChartData extends EventTarget {
   #facts = null;
   names = new Set();
   #scalars = [];
-  #arranged = "";
 
-  constructor(path, given) {
+  /** `given` is the state in the address; `signal` ends the view. */
+  constructor(path, given, signal) {
     super();
-    this.path = path;
-    this.attempt = given.attempt;
-    this.given = given;
-    this.byTime = given.by === "time";
+    Object.assign(this, { path, given, signal, attempt: given.attempt, byTime: given.by === "time" });
+    signal.addEventListener("abort", () => {
+      clearTimeout(this.#timer);
+      this.#asked?.abort();
+    });
   }
 
   /** Whether the times at which steps closed are those of the training: a log without times has those of its import. */
@@ -158,7 +159,7 @@ export class ChartData extends EventTarget {
     this.evidence = evidenceOf(facts.diagnosis, this.kind);
     this.#arrange();
     this.extent = [this.extent[0], Math.max(this.extent[1], this.#fits ? 0 : run.last_step)];
-    const of = alerts.items.filter((alert) => alert.severity !== "info");
+    const of = alerts.filter((alert) => alert.severity !== "info");
     this.markers = [
       ...of.map((alert) => ({ step: alert.step, kind: alert.severity === "page" ? "act" : "watch", what: alert.title })),
       ...policies
@@ -173,11 +174,6 @@ export class ChartData extends EventTarget {
     this.dispatchEvent(new Event("markers"));
   }
 
-  end() {
-    clearTimeout(this.#timer);
-    this.#asked?.abort();
-  }
-
   /** Record which signals exist; some appear at a later step. */
   async #readNames() {
     const names = await get(`${this.path}/signals/names`);
@@ -189,10 +185,8 @@ export class ChartData extends EventTarget {
 
   /** Order the panels, unless neither the signals nor those to look at first are others. */
   #arrange() {
-    const key = [this.names.size, ...this.evidence.keys()].join();
-    if (key === this.#arranged) return;
-    this.#arranged = key;
-    this.panels = signalsOf(this.names, [...this.evidence.keys()], this.#scalars);
+    const evidence = [...this.evidence.keys()];
+    if (isNew(this, this.names.size, evidence)) this.panels = signalsOf(this.names, evidence, this.#scalars);
   }
 
   /** Read the displayed range; a newer request replaces one that is in flight. */
@@ -277,4 +271,52 @@ export function write(changes, path = location.pathname) {
   }
   const query = kept.toString().replaceAll("%2C", ",");
   history.replaceState(null, "", location.pathname + (query ? `?${query}` : ""));
+}
+
+const REWARD = ["reward_collapse", "reward_decline"];
+
+/** Return the finding that leads; null where none that counts stands. */
+export const leadOf = (diagnosis) => (diagnosis?.word === "finding" ? diagnosis.findings[0] : null);
+
+/** Return the facts of a standing illness, or null without one, as where a collapse is only predicted. */
+export function storyOf({ diagnosis }) {
+  const lead = leadOf(diagnosis);
+  if (!diagnosis?.interval) return null;
+  const fell = diagnosis.findings.find((one) => REWARD.includes(one.finding));
+  return {
+    began: diagnosis.since_step,
+    found: lead.found_step,
+    beyond: lead.beyond_step,
+    interval: diagnosis.interval,
+    fromStart: lead.from_start,
+    lastGood: diagnosis.last_good_step,
+    checkpoint: diagnosis.remedy?.checkpoint_step ?? null,
+    rewardFell: fell && fell !== lead ? fell.since_step : null,
+    lead,
+  };
+}
+
+const kindOf = (severity) => (severity === "page" ? "act" : "watch");
+
+/** Return the signals to draw first, by name, each with the `title` and the `kind` of what it is evidence of: those of the
+ *  finding that leads, the chart of each other one, and without a finding what is outside its healthy range. */
+export function evidenceOf(diagnosis, leadKind) {
+  const lead = leadOf(diagnosis);
+  const found = new Map();
+  const add = (name, title, kind) => found.has(name) || found.set(name, { title, kind });
+  if (!lead) for (const { signal } of diagnosis?.outside ?? []) add(signal, "outside its healthy range", "watch");
+  else for (const name of [lead.chart, ...lead.evidence.map(({ signal }) => signal)]) add(name, lead.title, leadKind);
+  const counted = lead ? diagnosis.findings.filter(({ severity }) => severity !== "info") : [];
+  for (const { chart, title, severity } of counted) add(chart, title, kindOf(severity));
+  return found;
+}
+
+/** Return the limits of findings that stand on the scale of one of the named signals, each `at` a value with its `kind`. */
+export function limitsOf(diagnosis, names) {
+  const limits = (diagnosis?.findings ?? []).flatMap(({ severity, evidence }) =>
+    evidence
+      .filter((item) => names.includes(item.signal) && item.is_on_scale)
+      .map(({ limit: at }) => ({ at, kind: kindOf(severity) })),
+  );
+  return limits.filter(({ at }, i) => limits.findIndex((other) => other.at === at) === i);
 }

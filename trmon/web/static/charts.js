@@ -1,8 +1,8 @@
 // All charts of a run, which share one range of steps, one cursor and one set of markers, with the bars above them.
 
 import { Chart, ReasonsChart } from "./chart.js";
-import { figures, fill, h, refill } from "./dom.js";
 import { MOST_SMOOTHING } from "./chartdata.js";
+import { choice, figures, fill, h, isNew, refill } from "./dom.js";
 import { signalWords } from "./panels.js";
 import { plot } from "./plot.js";
 import { percent, plural, step } from "./words.js";
@@ -29,10 +29,9 @@ export class Charts {
     chartData.addEventListener("smoothing", () => this.#each((chart) => chart.data()));
     this.#fold.append(this.#count, this.#silent);
     this.#fold.open = localStorage.getItem(QUIET) === "open";
-    this.theme = () => this.#each((chart) => chart.make());
-    this.system = matchMedia("(prefers-color-scheme: dark)");
-    this.system.addEventListener("change", this.theme);
-    window.addEventListener("themechange", this.theme);
+    const { signal } = chartData;
+    window.addEventListener("themechange", () => this.#each((chart) => chart.make()), { signal });
+    signal.addEventListener("abort", () => this.#each((chart) => chart.canvas.end()));
   }
 
   /** Take the room of the charts that will be drawn. */
@@ -44,11 +43,12 @@ export class Charts {
   /** Draw the charts once the library is loaded. */
   async begin() {
     this.uPlot = await plot();
+    this.chartData.signal.throwIfAborted();
     this.#draw();
   }
 
   redraw() {
-    this.#each((chart) => chart.redraw());
+    this.#each((chart) => chart.canvas.redraw());
   }
 
   /** Outline the charts of what is evidence, and draw the limits; tell that of the risk what drives it. */
@@ -56,12 +56,6 @@ export class Charts {
     this.#facts = facts;
     this.#each((chart) => chart.mark());
     this.#each((chart) => chart.learn?.(facts));
-  }
-
-  end() {
-    this.system.removeEventListener("change", this.theme);
-    window.removeEventListener("themechange", this.theme);
-    this.#each((chart) => chart.end());
   }
 
   #draw() {
@@ -74,7 +68,7 @@ export class Charts {
   #frame() {
     const { uPlot, chartData, open } = this;
     this.#panels = chartData.panels;
-    this.#each((chart) => chart.end());
+    this.#each((chart) => chart.canvas.end());
     this.#charts = chartData.panels.map((panel) => new (KINDS[panel.kind] ?? Chart)({ uPlot, chartData, panel, open }));
     this.#each((chart) => chart.mark());
     this.#quiet = this.#charts;
@@ -148,8 +142,8 @@ function explained(risk, hasEnded) {
 }
 
 function line({ input, words, log_odds: size }, most) {
-  const bar = h("span", { class: "bar", "aria-hidden": "true", "data-sign": size < 0 ? "against" : "for" });
-  bar.style.width = `${Math.round((100 * Math.abs(size)) / (most || 1))}%`;
+  const style = { width: `${Math.round((100 * Math.abs(size)) / (most || 1))}%` };
+  const bar = h("span", { class: "filled", style, "aria-hidden": "true", "data-sign": size < 0 ? "against" : "for" });
   return h(
     "li",
     { title: input },
@@ -178,10 +172,7 @@ export class RangeBar {
     );
     const nearer = h("button", { "aria-label": "Closer", onclick: () => chartData.zoom(0.5) }, "+");
     const wider = h("button", { "aria-label": "Wider", onclick: () => chartData.zoom(2) }, "−");
-    this.axes = [false, true].map((byTime) =>
-      h("button", { onclick: () => chartData.drawBy(byTime) }, byTime ? "Time" : "Steps"),
-    );
-    this.horizontal = h("span", { class: "row joined", role: "group", "aria-label": "Horizontal axis" }, this.axes);
+    this.axis = choice("Horizontal axis", ["Steps", "Time"], (at) => chartData.drawBy(at === 1));
     this.weight = h("output", {});
     const oninput = () => chartData.smooth(this.slider.valueAsNumber);
     this.slider = h("input", { type: "range", min: 0, max: MOST_SMOOTHING, step: 0.01, oninput });
@@ -193,7 +184,7 @@ export class RangeBar {
       this.field,
       h("button", {}, "Open step"),
     );
-    const parts = [this.all, this.newest, nearer, wider, this.horizontal, smoothing, this.words, form];
+    const parts = [this.all, this.newest, nearer, wider, this.axis.element, smoothing, this.words, form];
     this.element = h("div", { class: "row rangebar", role: "toolbar", "aria-label": "Steps" }, parts);
     for (const change of ["view", "series", "axis", "smoothing"]) chartData.addEventListener(change, () => this.draw());
   }
@@ -202,8 +193,8 @@ export class RangeBar {
     const { view, extent, chosen } = this.chartData;
     this.words.textContent = `steps ${step(view[0])} to ${step(view[1])}`;
     this.all.setAttribute("aria-pressed", String(view[0] <= extent[0] && view[1] >= extent[1]));
-    this.horizontal.hidden = !this.chartData.hasTimes;
-    this.axes.forEach((button, i) => button.setAttribute("aria-pressed", String(this.chartData.byTime === Boolean(i))));
+    this.axis.element.hidden = !this.chartData.hasTimes;
+    this.axis.press(Number(this.chartData.byTime));
     this.slider.value = this.chartData.smoothing;
     this.weight.value = this.chartData.smoothing ? this.chartData.smoothing.toFixed(2) : "off";
     this.slider.setAttribute("aria-valuetext", this.weight.value);
@@ -226,7 +217,6 @@ const LISTED = 100; // The newest.
 
 export class EventList {
   element = h("section", { class: "eventlist", "aria-label": "Events" });
-  #said = null;
 
   constructor(chartData, open) {
     Object.assign(this, { chartData, open });
@@ -235,9 +225,7 @@ export class EventList {
 
   #draw() {
     const { markers } = this.chartData;
-    const said = JSON.stringify(markers);
-    if (said === this.#said) return;
-    this.#said = said;
+    if (!isNew(this.element, markers)) return;
     const items = markers.slice(-LISTED).map(({ step: at, what, kind }) =>
       h(
         "li",

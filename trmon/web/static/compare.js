@@ -1,10 +1,10 @@
 // Two to eight runs side by side: where they part, their signals over each other, and how they differ.
 
 import { compareAddress, follow, get, keyOf, loaded, runPath } from "./api.js";
-import { breakable, fill, h } from "./dom.js";
+import { breakable, choice, fill, h, isNew, table } from "./dom.js";
 import { catalogueOfSignals, signalWords } from "./panels.js";
-import { decades, inks, plot } from "./plot.js";
-import { capital, kindWords, number, span, step, tickLabels } from "./words.js";
+import { axes, inks, plot } from "./plot.js";
+import { capital, isKnown, kindWords, number, span, step } from "./words.js";
 
 const REFRESH_MS = 5000;
 const LETTERS = "ABCDEFGH";
@@ -15,17 +15,12 @@ export async function mount(stage, { live }) {
   stage.title("Compare");
   await view.read();
   const concerns = ({ data }) => view.shows(data);
-  const stop = follow(live, { concerns, read: () => view.read(), fail: stage.fail, refreshMs: REFRESH_MS });
-  return () => {
-    stop();
-    view.end();
-  };
+  follow(live, { stage, concerns, read: () => view.read(), refreshMs: REFRESH_MS });
 }
 
 class CompareView {
   #charts = [];
   #found = null;
-  #names = "";
 
   constructor(stage, query) {
     this.stage = stage;
@@ -34,17 +29,17 @@ class CompareView {
     this.words = h("section", { class: "card panel stack", "aria-label": "Where they part", "aria-live": "polite" });
     this.charts = h("section", { class: "charts", "aria-label": "Charts" });
     this.differences = h("section", { class: "card panel scroll", "aria-label": "Differences" });
-    this.axes = h("span", { class: "row joined", role: "group", "aria-label": "Horizontal axis" });
-    this.system = matchMedia("(prefers-color-scheme: dark)");
-    this.theme = () => this.#charts.forEach((chart) => chart.make());
-    this.system.addEventListener("change", this.theme);
-    window.addEventListener("themechange", this.theme);
+    this.axis = choice("Horizontal axis", ["Steps", "Time"], (at) => this.#by(at === 1));
+    const { signal } = stage;
+    window.addEventListener("themechange", () => this.#charts.forEach((chart) => chart.make()), { signal });
+    signal.addEventListener("abort", () => this.#charts.forEach((chart) => chart.end()));
   }
 
   async read() {
     const query = { runs: this.runs, by: this.byTime ? "time" : "step" };
     const isFirst = this.#found === null;
     const [found, uPlot] = await Promise.all([get("/compare", query), plot(), isFirst && catalogueOfSignals()]);
+    this.stage.signal.throwIfAborted();
     this.#found = found;
     if (isFirst) this.#frame();
     this.#draw(uPlot);
@@ -54,29 +49,14 @@ class CompareView {
     return this.#found?.runs.some(({ fleet }) => fleet.project === project && fleet.run === run);
   }
 
-  end() {
-    this.system.removeEventListener("change", this.theme);
-    window.removeEventListener("themechange", this.theme);
-    this.#charts.forEach((chart) => chart.end());
-  }
-
   #frame() {
-    const head = h("header", {}, h("div", { class: "row" }, h("h1", {}, "Compare"), this.axes));
+    const head = h("header", {}, h("div", { class: "row" }, h("h1", {}, "Compare"), this.axis.element));
     this.stage.show(head, this.words, this.charts, this.differences);
   }
 
   #draw(uPlot) {
     const { runs, proposed, config } = this.#found;
-    fill(
-      this.axes,
-      [false, true].map((byTime) =>
-        h(
-          "button",
-          { "aria-pressed": String(byTime === this.byTime), onclick: () => this.#by(byTime) },
-          byTime ? "Time" : "Steps",
-        ),
-      ),
-    );
+    this.axis.press(Number(this.byTime));
     fill(
       this.words,
       runs.slice(1).map((run, i) => h("p", { class: "headline claim" }, parting(run, i + 1, runs.length))),
@@ -85,7 +65,7 @@ class CompareView {
       runs.length < MOST && h("p", {}, h("button", { onclick: () => this.#add() }, "Add a run")),
     );
     this.#drawCharts(uPlot, runs);
-    fill(this.differences, h("h2", {}, "Differences"), table(this.#found), !config.length && h("p", { class: "quiet" }, "The configurations do not differ."));
+    fill(this.differences, h("h2", {}, "Differences"), differences(this.#found), !config.length && h("p", { class: "quiet" }, "The configurations do not differ."));
   }
 
   /** The address of the comparison without a run; null where too few would be left. */
@@ -105,14 +85,10 @@ class CompareView {
 
   #drawCharts(uPlot, runs) {
     const names = [...new Set(runs.flatMap((run) => Object.keys(run.signals)))];
-    if (names.join() !== this.#names) {
-      this.#names = names.join();
+    if (isNew(this.charts, names)) {
       this.#charts.forEach((chart) => chart.end());
       this.#charts = names.map((name) => new CompareChart(uPlot, name));
-      fill(
-        this.charts,
-        this.#charts.map((chart) => chart.element),
-      );
+      fill(this.charts, this.#charts.map((chart) => chart.element));
       this.#charts.forEach((chart) => chart.make());
     }
     this.#charts.forEach((chart) => chart.show(runs, { byTime: this.byTime }));
@@ -131,11 +107,13 @@ class CompareView {
 /** Return where a run leaves the first one; the letters are needed only among several. */
 const parting = (run, i, n) => (n > 2 ? `A and ${LETTERS[i]}: ${run.sentence}` : run.sentence);
 
+const ownColour = (i) => ({ "--own": `var(--run-${i + 1})` });
+
 function entry({ fleet }, i, without) {
   const { verdict } = fleet;
   return h(
     "li",
-    { class: `row run-${i + 1}` },
+    { class: "row", style: ownColour(i) },
     h("span", { class: "swatch", "aria-hidden": "true" }),
     h("span", { class: "strong" }, LETTERS[i]),
     h("a", { href: runPath(fleet.project, fleet.run) }, breakable(keyOf(fleet))),
@@ -146,7 +124,7 @@ function entry({ fleet }, i, without) {
   );
 }
 
-function table({ runs, config, same_policy: isSamePolicy }) {
+function differences({ runs, config, same_policy: isSamePolicy }) {
   const names = [...new Set(runs.flatMap((run) => Object.keys(run.signals)))];
   const rows = [
     ["newest step", runs.map((run) => step(run.fleet.step))],
@@ -157,16 +135,14 @@ function table({ runs, config, same_policy: isSamePolicy }) {
     ]),
     ...config.map(({ name, values, given }) => [name, values.map((value, i) => (given[i] ? JSON.stringify(value) : "–"))]),
   ];
-  const letters = runs.map((_, i) => h("th", { scope: "col" }, LETTERS[i]));
-  const head = [h("th", { scope: "col" }, h("span", { class: "sr" }, "difference")), letters];
+  const heads = [h("span", { class: "sr" }, "difference"), ...runs.map((_, i) => LETTERS[i])];
   const body = rows.map(([name, values]) =>
     h("tr", {}, h("th", { scope: "row" }, capital(name)), values.map((value) => h("td", {}, value))),
   );
-  return h("table", { class: "differences" }, h("thead", {}, h("tr", {}, head)), h("tbody", {}, body));
+  return table({ class: "differences" }, heads, body);
 }
 
 const HEIGHT = 150;
-const FONT = "11px system-ui, sans-serif";
 const LOGARITHMIC = new Set(["kl_k3", "grad_norm"]);
 const DASHES = [[], [6, 3], [2, 2], [8, 3, 2, 3]];
 
@@ -183,8 +159,7 @@ class CompareChart {
     this.place = h("span", { class: "quiet" });
     const words = [h("h2", {}, capital(signalWords(name))), this.place, this.values, h("span", {})];
     this.element = h("figure", { class: "card panel" }, h("figcaption", {}, words), this.where);
-    this.resized = new ResizeObserver(() => this.#size());
-    this.resized.observe(this.where);
+    new ResizeObserver(() => this.#size()).observe(this.where);
   }
 
   /** Show runs, over steps or over the time since their starts. */
@@ -197,7 +172,6 @@ class CompareChart {
     ]);
     this.#data = this.uPlot.join(tables.filter(([places]) => places.length));
     const isSame = this.#n === runs.length && this.#byTime === byTime;
-    Object.assign(this, { runs });
     this.#n = runs.length;
     this.#byTime = byTime;
     if (isSame && this.#u) this.#u.setData(this.#data);
@@ -214,7 +188,6 @@ class CompareChart {
   }
 
   end() {
-    this.resized.disconnect();
     this.#u?.destroy();
   }
 
@@ -224,13 +197,11 @@ class CompareChart {
   }
 
   #options() {
-    const ink = inks();
-    const style = getComputedStyle(document.documentElement);
-    const axis = { stroke: ink.quiet, font: FONT, grid: { stroke: ink.line, width: 1 }, ticks: { show: false }, gap: 4 };
+    const colours = inks(Array.from({ length: this.#n }, (_, i) => `run-${i + 1}`));
     const place = this.#byTime ? span : step;
     const isLog = LOGARITHMIC.has(this.name);
-    const line = (i) => ({
-      stroke: style.getPropertyValue(`--run-${i + 1}`).trim(),
+    const line = (stroke, i) => ({
+      stroke,
       width: 1.5,
       dash: DASHES[Math.floor(i / 2) % DASHES.length],
       points: { show: false },
@@ -242,17 +213,8 @@ class CompareChart {
       legend: { show: false },
       padding: [6, 6, 0, 0],
       scales: { x: { time: false }, y: { distr: isLog ? 3 : 1 } },
-      axes: [
-        { ...axis, size: 22, space: 70, values: (_, at) => at.map(place) },
-        {
-          ...axis,
-          size: 50,
-          space: 30,
-          values: (_, at) => tickLabels(at),
-          ...(isLog ? { splits: decades, filter: (_, at) => at } : {}),
-        },
-      ],
-      series: [{}, ...Array.from({ length: this.#n }, (_, i) => line(i))],
+      axes: axes(inks(), isLog, { values: (_, at) => at.map(place) }),
+      series: [{}, ...Object.values(colours).map(line)],
       cursor: { y: false, drag: { x: false, y: false }, sync: { key: "compare" }, points: { size: 5 } },
       hooks: { setCursor: [(u) => this.#say(u.cursor.idx ?? null)] },
     };
@@ -261,22 +223,18 @@ class CompareChart {
   /** Show the values at the cursor, or the newest ones. */
   #say(at) {
     const columns = this.#data.slice(1);
-    const newest = (column) => (at === null ? column.findLast((value) => known(value)) : nearest(column, at));
+    const newest = (column) => (at === null ? column.findLast(isKnown) : nearest(column, at));
     fill(
       this.values,
-      columns.map((column, i) =>
-        h("span", { class: `legend run-${i + 1}` }, `${LETTERS[i]} ${number(newest(column))}`),
-      ),
+      columns.map((column, i) => h("span", { class: "legend own", style: ownColour(i) }, `${LETTERS[i]} ${number(newest(column))}`)),
     );
     const place = at === null ? null : this.#data[0][at];
     this.place.textContent = place === null ? "newest" : this.#byTime ? span(place) : `step ${step(place)}`;
   }
 }
 
-const known = (value) => value !== null && value !== undefined;
-
 /** Return a run's newest value until a place: runs have their points at different ones. */
 function nearest(column, at) {
-  for (let i = at; i >= 0; i--) if (known(column[i])) return column[i];
+  for (let i = at; i >= 0; i--) if (isKnown(column[i])) return column[i];
   return null;
 }

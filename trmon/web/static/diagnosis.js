@@ -1,12 +1,12 @@
 // The diagnosis card: what is wrong, since when, the evidence and the remedy, beside the time line of the illness.
 
 import { dialogs, get, leading } from "./api.js";
-import { action, copyButton, fill, h, refill } from "./dom.js";
-import { leadOf, storyOf } from "./findings.js";
+import { leadOf, storyOf } from "./chartdata.js";
+import { action, copyButton, fill, h, isNew, refill } from "./dom.js";
 import { fresh } from "./freshness.js";
 import { answersLine, Runbook } from "./runbook.js";
 import { Timeline } from "./timeline.js";
-import { ago, capital, clock, now, number, percent, plural, span, step, verdictWords } from "./words.js";
+import { ago, capital, clock, now, number, percent, plural, riskWords, span, step, verdictWords } from "./words.js";
 
 const SILENT = "2"; // Hours; the default of the silence dialog.
 
@@ -14,18 +14,16 @@ export class DiagnosisCard {
   element = h("section", { "aria-label": "Diagnosis" });
   announcement = h("p", { class: "sr", role: "status" });
   #kind = null;
-  #said = null;
   #closed = { step: null, at: null };
   #when = null;
   #status = null;
-  #judged = h("p", { class: "judged quiet" });
+  #judged = h("p", { class: "judged quiet small" });
 
   /** `open` opens a step; `again` reads the facts anew after an action. */
   constructor(chartData, { open, again }) {
     Object.assign(this, { chartData, open, again });
     this.timeline = new Timeline(chartData, open);
-    this.tick = () => this.#tick();
-    fresh.addEventListener("change", this.tick);
+    fresh.addEventListener("change", () => this.#tick(), { signal: chartData.signal });
     this.runbook = new Runbook(chartData.path);
   }
 
@@ -50,11 +48,6 @@ export class DiagnosisCard {
     if (this.#when) fill(this.#when, closingWords(this.#closed.at));
   }
 
-  end() {
-    this.timeline.end();
-    fresh.removeEventListener("change", this.tick);
-  }
-
   /** Write how old the verdict is, each second. */
   #tick() {
     const words = this.#status && judgedWords(this.#status);
@@ -65,9 +58,7 @@ export class DiagnosisCard {
 
   #update(facts, story) {
     this.runbook.show(facts);
-    const said = JSON.stringify([facts.judged.verdict, facts.diagnosis, facts.alerts]);
-    if (this.#said === said) return;
-    this.#said = said;
+    if (!isNew(this.element, facts.judged.verdict, facts.diagnosis, facts.alerts)) return;
     this.#announce(facts.judged.verdict);
     this.#draw(facts, story);
   }
@@ -80,12 +71,13 @@ export class DiagnosisCard {
 
   #draw(facts, story) {
     const { diagnosis } = facts;
+    const lead = leadOf(diagnosis);
     this.#when = h("span", {}, closingWords(this.#closed.at));
     const words = [
       [headline(facts.judged.verdict), this.#judged],
       diagnosis?.circumstances.map((one) => h("p", {}, h("span", { class: "strong" }, `${one.summary}. `), one.fix)),
       riskLine(facts),
-      diagnosis && cause(diagnosis, facts.judged.verdict),
+      lead && finding(lead, !facts.judged.verdict.why.includes(lead.headline)),
       story && h("p", {}, storyLine(story, { open: this.open, when: this.#when })),
       diagnosis && [toDo(diagnosis), beside(diagnosis)],
       answersLine(diagnosis?.answers),
@@ -118,12 +110,6 @@ export function judgedWords({ behind, judged_at: at, judged_step: judged, step: 
   return `Judged to step ${step(judged)}${of}${at ? `, ${span(Math.max(now() - at, 1))} ago` : ""}`;
 }
 
-/** The finding that leads, with its title and steps unless the verdict says them. */
-function cause(diagnosis, verdict) {
-  const lead = leadOf(diagnosis);
-  return lead && finding(lead, !verdict.why.includes(lead.headline));
-}
-
 const OUTSIDE = "outside the healthy range"; // The verdict then names the signals.
 
 /** What is outside its healthy range, and notes. */
@@ -133,7 +119,7 @@ function beside({ word, outside, notes }) {
   return lines.filter(Boolean).map((line) => h("p", { class: "quiet" }, `${capital(line)}.`));
 }
 
-/** A finding in words, with its evidence. */
+/** A finding in words, with its evidence, and with its title and steps unless the verdict says them. */
 const finding = ({ title, headline: steps, meaning, evidence }, isNamed = true) => [
   h("p", {}, isNamed && h("span", { class: "strong" }, `${capital(steps)}. `), meaning),
   h("ul", { class: "evidence", "aria-label": `Evidence of ${title}` }, evidence.map((item) => h("li", {}, item.words))),
@@ -145,7 +131,7 @@ function also({ diagnosis, alerts }) {
   const lead = leadOf(diagnosis);
   const others = findings.filter((one) => one !== lead);
   const told = new Set(["incident", ...findings.map((one) => one.finding), ...circumstances.map((one) => one.rule)]);
-  const rules = alerts.items.filter((alert) => alert.state === "firing" && !told.has(alert.rule));
+  const rules = alerts.filter((alert) => alert.state === "firing" && !told.has(alert.rule));
   return [
     folded("also", `Also found: ${[...others, ...rules].map((one) => one.title).join(", ")}`, [
       ...others.map((one) => h("li", {}, finding(one))),
@@ -181,7 +167,7 @@ function options(given) {
       h(
         "div",
         { class: "snippet" },
-        h("div", { class: "row between" }, h("span", { class: "quiet small" }, `Options of ${given.release}`), text && copy),
+        h("div", { class: "row spread" }, h("span", { class: "quiet small" }, `Options of ${given.release}`), text && copy),
         text && h("pre", { class: "config" }, text),
         byHand,
       ),
@@ -197,17 +183,10 @@ function byName(options, label) {
 }
 
 function actions({ alerts, run }, again) {
-  const firing = leading(alerts.items.filter((alert) => alert.state === "firing"));
+  const firing = leading(alerts.filter((alert) => alert.state === "firing"));
   const open = firing.filter((alert) => !alert.ack);
   const taken = [...new Set(firing.filter((alert) => alert.ack).map((alert) => alert.ack.author))];
-  const mute = async () =>
-    (await (await dialogs()).silence(
-      [
-        { label: "run", value: run.run },
-        { label: "rule", value: "" },
-      ],
-      run.project,
-    )) && again();
+  const mute = async () => (await (await dialogs()).silence({ project: run.project, run: run.run, rule: "" })) && again();
   const take = async () => (await (await dialogs()).acknowledge(open)) && again();
   const buttons = [
     open.length > 0 && action(`Acknowledge ${plural(open.length, "alert")}`, take),
@@ -228,10 +207,8 @@ function holder(taken, { owner }) {
 export function riskLine({ diagnosis }) {
   const risk = diagnosis?.collapse_risk;
   if (!["warn", "page"].includes(risk?.level)) return null;
-  const worth = risk.calibration ? ` (${risk.calibration})` : "";
-  const within = `${percent(risk.probability)} risk of collapse within ${risk.horizon_steps} steps${worth}`;
-  const driven = risk.driven_by.length ? `, driven by ${risk.driven_by.join(" and ")}` : "";
-  return h("p", { class: `risk risk-${risk.level}` }, within, driven);
+  const within = `${percent(risk.probability)} risk of collapse within ${risk.horizon_steps} steps`;
+  return h("p", { class: `strong risk-${risk.level}` }, within + riskWords(risk));
 }
 
 /** Return when it began and was found, with links to these steps; `when` holds the time at which its first step closed. */

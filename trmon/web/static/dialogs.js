@@ -21,11 +21,7 @@ export function offered(kind, alerts, { project, run }) {
   if (!firing.length) return asked(`Nothing to ${kind}`, alerts.length ? alerts.map(over) : h("p", {}, "The alert is over."), null);
   if (kind === "acknowledge") return acknowledge(open.length ? open : firing);
   const rule = firing.length === 1 ? (firing[0].labels.cause ?? firing[0].rule) : "";
-  const matchers = [
-    { label: "run", value: run },
-    { label: "rule", value: rule },
-  ];
-  return silence(matchers, project);
+  return silence({ project, run, rule });
 }
 
 const over = ({ title, updated_at: at }) => h("p", {}, `${capital(title)} is over since ${clock(at)}.`);
@@ -45,19 +41,14 @@ export function acknowledge(alerts) {
   });
 }
 
-/** Ask for a duration and matchers; resolves to true once the silence is created. */
-export function silence(matchers, project) {
-  const given = project ? [{ label: "project", value: project }, ...matchers] : matchers;
-  const fields = given.map(({ label, value }) => matcher(label, value));
+/** Ask for a duration and for matchers, which begin as given, by label; resolves to true once the silence is created. */
+export function silence(labels) {
+  const fields = Object.entries(labels).map(([label, value]) => matcher(label, value));
   const preview = h("div", { role: "status", class: "preview" });
   const seen = previews(preview, () => request(fields, 3600));
   for (const field of fields) field.addEventListener("input", seen);
   seen();
-  const hours = h(
-    "select",
-    {},
-    HOURS.map(([value, text]) => h("option", { value }, text)),
-  );
+  const hours = h("select", {}, HOURS.map(([value, text]) => h("option", { value }, text)));
   const note = h("input", { maxlength: 2000 });
   const rest = [preview, h("label", {}, "For", hours), author(), h("label", {}, "Note", note)];
   return asked("Silence alerts that match every label", [...fields, ...rest], "Silence", (form) =>

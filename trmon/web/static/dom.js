@@ -3,7 +3,7 @@
 
 const FOCUSED = "a, button, input, select, textarea, summary, [tabindex]";
 
-/** Return an element: h("a", { class: "x", href: "/", onclick: f }, "text", child, null, [more]). */
+/** Return an element: h("a", { class: "x", style: { width: "4px" }, onclick: f }, "text", child, null, [more]). */
 export function h(tag, properties = {}, ...children) {
   return filled(document.createElement(tag), properties, children);
 }
@@ -13,10 +13,27 @@ export function svg(tag, properties = {}, ...children) {
   return filled(document.createElementNS("http://www.w3.org/2000/svg", tag), properties, children);
 }
 
+/** Return the path of a line through values, at `x(i)` and `y(value)`, broken where a value is null. */
+export function linePath(values, x, y) {
+  const point = (value, i) => `${i && values[i - 1] !== null ? "L" : "M"}${x(i).toFixed(1)} ${y(value).toFixed(1)}`;
+  return values.map((value, i) => (value === null ? "" : point(value, i))).join("");
+}
+
+/** Return a table; `heads` are the names of its columns. */
+export const table = (given, heads, rows) =>
+  h("table", given, h("thead", {}, h("tr", {}, heads.map((head) => h("th", { scope: "col" }, head)))), h("tbody", {}, rows));
+
 /** Resolve after the next paint; immediately if the document is hidden. */
 export function displayed() {
   if (document.hidden) return Promise.resolve();
   return new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
+}
+
+/** Call `act` every so many milliseconds until a signal. */
+export function every(milliseconds, act, signal) {
+  signal.throwIfAborted();
+  const timer = setInterval(act, milliseconds);
+  signal.addEventListener("abort", () => clearInterval(timer));
 }
 
 /** Replace the children of an element. The focused element keeps the focus if it is still there; otherwise its
@@ -58,6 +75,21 @@ function showWaiting() {
   for (const [element, children] of [...waiting]) refill(element, ...children);
 }
 
+const drawn = new WeakMap();
+
+/** Whether what is drawn in an element is to be other than the last time, so that nothing is rendered in vain. */
+export function isNew(element, ...given) {
+  const now = JSON.stringify(given);
+  const isOther = drawn.get(element) !== now;
+  drawn.set(element, now);
+  return isOther;
+}
+
+/** Write a text that is not there already, which a screen reader would tell again. */
+export function write(element, text) {
+  if (element.textContent !== text) element.textContent = text;
+}
+
 /** Render children that may be reused; the focused one keeps the focus. */
 export function moving(draw) {
   const had = document.activeElement;
@@ -68,6 +100,7 @@ export function moving(draw) {
 function filled(element, properties, children) {
   for (const [name, value] of Object.entries(properties)) {
     if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else if (name === "style") for (const [of, given] of Object.entries(value)) element.style.setProperty(of, given);
     else if (value === true) element.setAttribute(name, "");
     else if (value !== false && value !== null && value !== undefined) element.setAttribute(name, value);
   }
@@ -97,6 +130,13 @@ export function figures(n) {
 export const lines = (n) => several(n, () => h("span", { class: "bone line", "aria-hidden": "true" }));
 
 export const bone = (kind) => h("span", { class: `bone ${kind}` });
+
+/** Return a group of buttons of which one is pressed: its `element`, and `press(at)`. */
+export function choice(label, names, choose) {
+  const buttons = names.map((name, i) => h("button", { onclick: () => choose(i) }, name));
+  const press = (at) => buttons.forEach((button, i) => button.setAttribute("aria-pressed", String(i === at)));
+  return { element: h("span", { class: "row joined", role: "group", "aria-label": label }, buttons), press };
+}
 
 /** Return the button and the element that shows its error. */
 export function action(text, act, given = {}) {

@@ -1,12 +1,11 @@
 // The fleet: every run with its verdict, sorted by urgency.
 
 import { firstOfFleet, get, isDue, keyOf, loaded } from "./api.js";
-import { h, isShortcut } from "./dom.js";
+import { every, h, isNew, isShortcut } from "./dom.js";
 import { claim, FLEET, fresh } from "./freshness.js";
 import { answer, COLUMNS, Head, headline, isAhead, linesOf, newService, noneActive, Row } from "./fleetrows.js";
-import { hasWords, keepInAddress, searchField, Selection, VirtualList } from "./lists.js";
+import { hasWords, keepInAddress, searchField, Selection, unsentLine, VirtualList } from "./lists.js";
 import { RunNames } from "./names.js";
-import { unsentLine } from "./receivers.js";
 import { plural, step } from "./words.js";
 
 const PAGE = 500;
@@ -16,29 +15,14 @@ const SLASH = 20; // Pixels between a project and a run, with what is rounded.
 
 /** `beside` shows a run beside the fleet, where there is room for both. */
 export async function mount(stage, { live, beside }) {
+  const { signal } = stage;
   const fleet = new Fleet(stage, beside);
-  try {
-    await fleet.read();
-  } catch (error) {
-    fleet.end();
-    throw error;
-  }
-  const heard = ({ detail }) => fleet.heard(keyOf(detail.data));
-  const back = () => live.state === "live" && fleet.again();
-  live.addEventListener("event", heard);
-  live.addEventListener("state", back);
-  const timer = setInterval(() => fleet.refresh(), REFRESH_MS);
-  document.addEventListener("keydown", fleet.keys);
-  const shown = () => fleet.isFramed && fleet.draw();
-  beside?.addEventListener("shown", shown);
-  return () => {
-    fleet.end();
-    beside?.removeEventListener("shown", shown);
-    clearInterval(timer);
-    live.removeEventListener("event", heard);
-    live.removeEventListener("state", back);
-    document.removeEventListener("keydown", fleet.keys);
-  };
+  await fleet.read();
+  live.addEventListener("event", ({ detail }) => fleet.heard(keyOf(detail.data)), { signal });
+  live.addEventListener("state", () => live.state === "live" && fleet.again(), { signal });
+  every(REFRESH_MS, () => fleet.refresh(), signal);
+  document.addEventListener("keydown", (event) => fleet.key(event), { signal });
+  beside?.addEventListener("shown", () => fleet.isFramed && fleet.draw(), { signal });
 }
 
 class Fleet {
@@ -66,18 +50,13 @@ class Fleet {
       onchange: () => this.selection.put(this.matching, this.every.checked),
     });
     this.bar = h("div", {});
-    this.courses = new Courses({ arrived: (runs) => this.#drawn(runs), failed: (error) => this.#failed(error) });
+    const { signal } = stage;
+    this.courses = new Courses({ arrived: (runs) => this.#drawn(runs), failed: (error) => this.#failed(error), signal });
     const told = { names: (run) => this.names.of(run), isShown: (run) => keyOf(run) === beside?.key };
     const made = (line) => (line.run ? new Row(this.selection, told) : new Head((key) => this.#toggle(key)));
-    this.list = new VirtualList(this.body, made, (lines) => this.#seen(lines));
+    this.list = new VirtualList(this.body, { made, seen: (lines) => this.#seen(lines), signal });
     this.controls = new Controls(() => this.draw(), beside);
-    this.keys = (event) => this.#key(event);
-  }
-
-  end() {
-    this.#turn++;
-    this.list.end();
-    this.courses.end();
+    signal.addEventListener("abort", () => this.#turn++);
   }
 
   /** Read everything: events may have been missed. */
@@ -104,7 +83,7 @@ class Fleet {
     const found = new Map();
     let after = null;
     do {
-      const rest = { after, limit: PAGE, brief: true, archived: this.controls.archived() || null };
+      const rest = { after, limit: PAGE, brief: true, archived: this.controls.isArchived || null };
       const page = await get("/fleet", isFirst && !after ? firstOfFleet() : rest);
       if (turn !== this.#turn) return;
       for (const run of page.items) found.set(keyOf(run), run);
@@ -164,7 +143,7 @@ class Fleet {
     const runs = new Map(this.runs);
     for (const key of keys) {
       const run = found.get(key);
-      if (run && run.archived === this.controls.archived()) runs.set(key, run);
+      if (run && run.archived === this.controls.isArchived) runs.set(key, run);
       else runs.delete(key);
     }
     await this.#show(runs, turn);
@@ -175,7 +154,7 @@ class Fleet {
     const runs = new Map(this.runs);
     for (const [key, change] of changes) {
       const run = change && { ...runs.get(key), owner: change.owner, tags: change.tags, archived: change.archived };
-      if (run && run.archived === this.controls.archived()) runs.set(key, run);
+      if (run && run.archived === this.controls.isArchived) runs.set(key, run);
       else runs.delete(key);
     }
     await this.#show(runs, ++this.#turn);
@@ -195,9 +174,9 @@ class Fleet {
     this.runs = this.courses.joined(runs);
     if (runs.size === 0) {
       this.isFramed = false;
-      const archived = this.controls.archived() || (await get("/fleet", { archived: true, limit: 1 })).items.length;
+      const archived = this.controls.isArchived || (await get("/fleet", { archived: true, limit: 1 })).items.length;
       if (turn !== this.#turn) return;
-      return this.stage.show(archived ? noneActive(this.controls.archived()) : newService(location.origin));
+      return this.stage.show(archived ? noneActive(this.controls.isArchived) : newService(location.origin));
     }
     const isFirst = !this.isFramed;
     if (isFirst) this.#frame();
@@ -273,7 +252,7 @@ class Fleet {
     return this.list.indexWhere(({ run }) => run && keyOf(run) === this.beside?.key);
   }
 
-  #key(event) {
+  key(event) {
     const by = { j: 1, k: -1 }[event.key];
     if (!isShortcut(event)) return;
     if (event.key === "x") document.activeElement.closest("tbody tr")?.querySelector("[type=checkbox]")?.click();
@@ -295,12 +274,9 @@ class Courses {
   #timer = null;
 
   /** `arrived` is called once runs have got their sparklines; `failed` gets an error. */
-  constructor({ arrived, failed }) {
+  constructor({ arrived, failed, signal }) {
     Object.assign(this, { arrived, failed });
-  }
-
-  end() {
-    clearTimeout(this.#timer);
+    signal.addEventListener("abort", () => clearTimeout(this.#timer));
   }
 
   /** Return runs with the sparklines that are known of them; those of an earlier step end in the newest value. */
@@ -344,8 +320,6 @@ const continued = (known, brief) => known && brief && { ...known, values: [...kn
 const isBrief = ({ reward, kl }) => [reward, kl].some((line) => line && line.values.length < 2 && line.first_step < line.last_step);
 
 class Controls {
-  #offered = "";
-
   /** `changed` is called when a filter or the order changes. */
   constructor(changed, beside) {
     const given = new URLSearchParams(location.pathname === "/" ? location.search : "");
@@ -361,10 +335,6 @@ class Controls {
     this.bar = h("div", { class: "row controls", role: "search" }, this.text, Object.values(this.lists), this.group);
   }
 
-  archived() {
-    return this.isArchived;
-  }
-
   /** Offer the existing projects, owners and tags; a list with a single entry is hidden. */
   offer(runs) {
     const offered = {
@@ -372,8 +342,7 @@ class Controls {
       owner: set(runs, (run) => [run.owner]),
       tag: set(runs, (run) => run.tags),
     };
-    if (JSON.stringify(offered) === this.#offered) return;
-    this.#offered = JSON.stringify(offered);
+    if (!isNew(this.bar, offered)) return;
     for (const [name, list] of Object.entries(this.lists)) {
       const chosen = list.dataset.wanted;
       const values = set([chosen, ...offered[name]], (value) => [value]);
@@ -447,14 +416,13 @@ class Controls {
   #turned() {
     const chosen = Object.entries(this.lists).map(([name, list]) => [name, list.value]);
     const said = { q: this.text.value, ...Object.fromEntries(chosen), group: this.group.value };
-    const archived = this.archived() ? "1" : "";
+    const archived = this.isArchived ? "1" : "";
     const order = this.isDown === this.column.isDown ? "" : this.isDown ? "desc" : "asc";
     const sort = this.column === COLUMNS[0] ? "" : this.column.name;
     const query = keepInAddress("/", { ...said, sort, order, archived });
     if (this.beside) this.beside.query = query;
     this.changed();
   }
-
 }
 
 /** Compare two keys; null comes last in both orders. */

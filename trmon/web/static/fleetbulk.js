@@ -129,7 +129,6 @@ export class BulkBar extends SelectionBar {
     if (failed.length) this.selection.set(failed);
     await this.changed(changes);
   }
-
 }
 
 const change = (run, fields) => send("PATCH", runPath(run.project, run.run), fields);

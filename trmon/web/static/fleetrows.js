@@ -1,9 +1,9 @@
 // The lines of the fleet: runs, heads of groups, runs that stalled together, and the whole fleet in one line.
 
 import { hasEnded, keyOf, runPath } from "./api.js";
-import { copyButton, fill, h, svg } from "./dom.js";
-import { unsentLine } from "./receivers.js";
-import { ago, kindWords, number, percent, plural, step } from "./words.js";
+import { copyButton, fill, h, isNew, linePath, svg } from "./dom.js";
+import { unsentLine } from "./lists.js";
+import { ago, kindWords, number, percent, plural, riskWords, step } from "./words.js";
 
 const NEEDS = ["none", "soon", "now"];
 const KINDS = [
@@ -15,11 +15,7 @@ const last = (line) => line?.values.findLast((value) => value !== null) ?? null;
 
 /** The columns: `key` is what a column sorts by, null last; `isDown` where the first click puts the largest first. */
 export const COLUMNS = [
-  {
-    name: "verdict",
-    key: urgency,
-    isDown: true,
-  },
+  { name: "verdict", key: urgency, isDown: true },
   { name: "run", key: (run) => `${run.project}/${run.run}`, isDown: false },
   { name: "step", key: (run) => run.step, isDown: true },
   { name: "reward", key: (run) => last(run.reward), isDown: true },
@@ -32,7 +28,6 @@ export const COLUMNS = [
 
 export class Row {
   element = h("tr", { role: "row" });
-  #shown = "";
   #line = null;
 
   /** `names(run)` returns the texts of a run's project and name; `isShown(run)` whether it is shown beside the fleet. */
@@ -49,9 +44,7 @@ export class Row {
     this.selection.mark(this.box, [run]);
     this.element.toggleAttribute("data-selected", this.box.checked);
     const [names, isShown] = [this.names(run), this.isShown(run)];
-    const now = JSON.stringify([run, names, isShown]) + ago(run.last_report_at);
-    if (now === this.#shown) return;
-    this.#shown = now;
+    if (!isNew(this.element, run, names, isShown, ago(run.last_report_at))) return;
     this.box.setAttribute("aria-label", `Select ${run.project}/${run.run}`);
     this.element.dataset.kind = run.verdict.kind;
     this.element.dataset.need = run.verdict.need;
@@ -103,7 +96,7 @@ function name(run, [project, text], isShown) {
   return h(
     "div",
     { class: "oneline", title: [`${run.project} / ${run.run}`, ...run.tags].join("\n") },
-    h("span", { class: "project" }, project),
+    h("span", { class: "quiet" }, project),
     h("span", { class: "quiet", "aria-hidden": "true" }, "/"),
     h("a", { class: "run", href: runPath(run.project, run.run) + since, "aria-current": isShown && "true" }, text),
     tags.length > 0 && h("span", { class: "tags" }, tags),
@@ -133,14 +126,11 @@ function alerts({ alerts: open }) {
 /** Return the risk as a badge of a run in the fleet, null while it is low. */
 export function riskBadge({ collapse_risk: risk }) {
   if (!["warn", "page"].includes(risk?.level)) return null;
-  const driven = risk.driven_by.length ? `, driven by ${risk.driven_by.join(" and ")}` : "";
-  const title = `risk of collapse${risk.calibration ? ` (${risk.calibration})` : ""}${driven}`;
-  return h("span", { class: `risk risk-${risk.level}`, title }, `${percent(risk.probability)} risk`);
+  const given = { class: `risk strong risk-${risk.level}`, title: `risk of collapse${riskWords(risk)}` };
+  return h("span", given, `${percent(risk.probability)} risk`);
 }
 
 export class Head {
-  #shown = "";
-
   constructor(turn) {
     this.element = h("tr", { role: "row", class: "head" });
     this.turn = turn;
@@ -148,15 +138,13 @@ export class Head {
 
   /** Render a head; the DOM is untouched if nothing changed. */
   show({ key, head, text, members, isOpen, kind }) {
-    const now = JSON.stringify([head, text, members.length, isOpen]);
-    if (now === this.#shown) return;
-    this.#shown = now;
+    if (!isNew(this.element, head, text, members.length, isOpen)) return;
     this.element.dataset.kind = kind;
     this.element.dataset.need = kind === "stalled" ? "now" : "none";
     const said = kind === "stalled" ? text : `${plural(members.length, "run")}: ${text}`;
     const button = h(
       "button",
-      { class: "plain oneline", "aria-expanded": String(isOpen), title: said, onclick: () => this.turn(key) },
+      { class: "plain oneline fold", "aria-expanded": String(isOpen), title: said, onclick: () => this.turn(key) },
       h("span", { class: `kind kind-${kind}` }, head),
       " ",
       h("span", { class: "why" }, said),
@@ -256,7 +244,7 @@ decision = monitor.log_batch(step=step, rollout_logprobs=mu, old_logprobs=old, l
 /** The text of a service without runs; the demo's command is that of how the service was installed. */
 export function newService(url) {
   const { demo } = document.documentElement.dataset;
-  const pasted = (text) => h("div", { class: "pasted" }, h("pre", { tabindex: "0" }, text), copyButton("Copy", () => text));
+  const pasted = (text) => h("div", { class: "paste" }, h("pre", { tabindex: "0" }, text), copyButton("Copy", () => text));
   return h(
     "section",
     { class: "card empty stack" },
@@ -287,20 +275,12 @@ const HEIGHT = 26;
 
 /** Return a drawing of values (null where unknown), lowest at the bottom; a flat line lies in the middle.
  *  The height spans at least `least`, so that noise below the healthy limit does not look large. */
-function sparkline(values, label, least = []) {
+function sparkline(values, label, least) {
   const known = [...values.filter((value) => value !== null), ...least];
   const bottom = Math.min(...known);
   const range = Math.max(...known) - bottom;
   const x = (i) => (values.length < 2 ? WIDTH / 2 : (i / (values.length - 1)) * (WIDTH - 2) + 1);
   const y = (value) => (range > 0 ? HEIGHT - 2 - ((value - bottom) / range) * (HEIGHT - 4) : HEIGHT / 2);
-  let path = "";
-  values.forEach((value, i) => {
-    if (value === null) return;
-    path += `${i && values[i - 1] !== null ? "L" : "M"}${x(i).toFixed(1)} ${y(value).toFixed(1)}`;
-  });
-  return svg(
-    "svg",
-    { class: "spark", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": label },
-    svg("path", { d: path }),
-  );
+  const given = { class: "spark", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": label };
+  return svg("svg", given, svg("path", { d: linePath(values, x, y) }));
 }

@@ -1,6 +1,6 @@
 // How old what is shown is: the banner across the top, and what is withdrawn meanwhile.
 
-import { h } from "./dom.js";
+import { h, isNew, write } from "./dom.js";
 import { hour, now, span } from "./words.js";
 
 const LATE_MS = 10_000; // The stream says something every 5 s.
@@ -130,7 +130,7 @@ class Freshness extends EventTarget {
     const age = Math.max(unread, unjudged);
     this.#become(age >= OLD_MS ? "old" : age >= LATE_MS ? "late" : "");
     const words = unread >= LATE_MS ? unanswered(unread) : stopped(unjudged);
-    write("stale", this.level && words);
+    write(document.getElementById("stale"), this.level && words);
   }
 
   #become(level) {
@@ -142,7 +142,8 @@ class Freshness extends EventTarget {
     view.dataset.stale = level;
     document.getElementById("stale").hidden = !level;
     const again = this.#knownAt === null ? "" : "What is shown is current again.";
-    write("stale-said", { late: "What is shown may be out of date.", "": again }[level]);
+    const said = { late: "What is shown may be out of date.", "": again }[level];
+    if (said !== undefined) write(document.getElementById("stale-said"), said);
   }
 }
 
@@ -150,18 +151,9 @@ const unanswered = (age) => `No answer for ${span(age / 1000)}: shown as of ${ho
 
 const stopped = (age) => (age === Infinity ? "Nothing is judged: no worker runs" : `Judging has stopped: ${span(age / 1000)}`);
 
-function write(id, text) {
-  const element = document.getElementById(id);
-  if (text !== undefined && element.textContent !== text) element.textContent = text;
-}
-
-const claimed = new WeakMap();
-
 /** Write what a view claims to be so; the same words again leave in their place what was put there. */
 export function claim(element, text) {
-  if (claimed.get(element) === text) return;
-  claimed.set(element, text);
-  element.textContent = text;
+  if (isNew(element, text)) element.textContent = text;
 }
 
 /** Put other words in the place of what the view claims to be so, which keeps its room. */

@@ -3,7 +3,7 @@
 import { get } from "./api.js";
 import { fill, h } from "./dom.js";
 import { inks } from "./plot.js";
-import { number, percent, step, tickLabels } from "./words.js";
+import { isKnown, number, percent, step, tickLabels } from "./words.js";
 
 const WAIT_MS = 350;
 const FOLLOW_MS = 10_000; // Each response re-reads stored sequences: too expensive for every step of a fast run.
@@ -37,13 +37,11 @@ export class Heatmap extends EventTarget {
     );
     this.element = h("figure", { class: "card panel" }, caption, this.where);
     this.canvas.addEventListener("click", (event) => this.#open(event, open));
-    this.resized = new ResizeObserver(() => this.#draw());
-    this.resized.observe(this.where);
+    const { signal } = chartData;
+    new ResizeObserver(() => this.#draw()).observe(this.where);
     chartData.addEventListener("view", () => this.#later());
-    this.theme = () => this.#draw();
-    window.addEventListener("themechange", this.theme);
-    this.system = matchMedia("(prefers-color-scheme: dark)");
-    this.system.addEventListener("change", this.theme);
+    window.addEventListener("themechange", () => this.#draw(), { signal });
+    signal.addEventListener("abort", () => clearTimeout(this.#timer));
   }
 
   /** Read the new steps of a growing run, rate-limited. */
@@ -99,13 +97,6 @@ export class Heatmap extends EventTarget {
     if (!this.#found) return;
     this.#found.draft = draft;
     this.#draw();
-  }
-
-  end() {
-    clearTimeout(this.#timer);
-    this.resized.disconnect();
-    window.removeEventListener("themechange", this.theme);
-    this.system.removeEventListener("change", this.theme);
   }
 
   #later() {
@@ -188,29 +179,38 @@ function drawHeat(canvas, found, { view, width }) {
   const ctx = canvas.getContext("2d");
   ctx.scale(scale, scale);
   const [from, to] = view;
+  const { edges } = found;
+  const bins = edges.length - 1;
   const x = (at) => LEFT + ((at - from) / Math.max(to - from, 1)) * (width - LEFT);
-  const place = { ctx, ink, found, x, y: vertical(found.edges), width, from, to };
+  const y = (value) => (HEIGHT - BOTTOM) * (1 - placeOf(edges, value) / bins);
+  const place = { ctx, ink, found, x, y, width, from, to };
   canvas.stepAt = (offset) => from + ((offset - LEFT) / (width - LEFT)) * (to - from);
   cells(place);
   bounds(place);
   drafted(place);
   labels(place);
-  canvas.valueAt = (offset) => valueAt(found.edges, offset);
-  canvas.heightOf = place.y;
+  canvas.valueAt = (offset) => valueAt(edges, (1 - offset / (HEIGHT - BOTTOM)) * bins);
+  canvas.heightOf = y;
 }
 
-/** Return the value at a height, in pixels from the top. */
-function valueAt(edges, offset) {
-  const bins = edges.length - 1;
-  const place = Math.min(Math.max((1 - offset / (HEIGHT - BOTTOM)) * bins, 0), bins);
-  const bin = Math.min(Math.floor(place), bins - 1);
-  return Number(edges[bin]) + (place - bin) * (Number(edges[bin + 1]) - Number(edges[bin]));
+/** Return the value at a place between the edges of bins: 1.5 is the middle of the second bin. */
+export function valueAt(edges, place) {
+  const at = Math.min(Math.max(place, 0), edges.length - 1);
+  const bin = Math.min(Math.floor(at), edges.length - 2);
+  return edges[bin] + (at - bin) * (edges[bin + 1] - edges[bin]);
+}
+
+/** Return the place of a value between the edges of bins. */
+export function placeOf(edges, value) {
+  const bin = Math.min(Math.max(edges.findLastIndex((edge) => edge <= value), 0), edges.length - 2);
+  const within = (value - edges[bin]) / (edges[bin + 1] - edges[bin] || 1);
+  return bin + Math.min(Math.max(within, 0), 1);
 }
 
 /** Draw the bounds that are being tried, over all steps. */
 function drafted({ ctx, ink, found, y, width }) {
   for (const value of Object.values(found.draft ?? {})) {
-    if (value === null || value === undefined) continue;
+    if (!isKnown(value)) continue;
     ctx.save();
     ctx.strokeStyle = ink.accent;
     ctx.lineWidth = 2;
@@ -221,17 +221,6 @@ function drafted({ ctx, ink, found, y, width }) {
     ctx.stroke();
     ctx.restore();
   }
-}
-
-/** Return the position of a value between the bin edges. */
-function vertical(edges) {
-  const bins = edges.length - 1;
-  return (value) => {
-    const bin = edges.findLastIndex((edge) => edge <= value);
-    const at = Math.min(Math.max(bin, 0), bins - 1);
-    const within = (value - edges[at]) / (edges[at + 1] - edges[at]);
-    return (HEIGHT - BOTTOM) * (1 - (at + Math.min(Math.max(within, 0), 1)) / bins);
-  };
 }
 
 function cells({ ctx, ink, found, x, width }) {

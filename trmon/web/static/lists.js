@@ -1,7 +1,8 @@
-// Long lists: only the lines in view are in the document; a selection survives updates, sorting and filtering; filters are in
-// the address.
+// What the fleet and the alerts share. Long lists: only the lines in view are in the document; a selection survives updates,
+// sorting and filtering; filters are in the address.
 
-import { fill, h, moving } from "./dom.js";
+import { get } from "./api.js";
+import { displayed, fill, h, moving } from "./dom.js";
 import { plural, step } from "./words.js";
 
 const AROUND = 8; // Lines beyond the screen.
@@ -14,18 +15,12 @@ export class VirtualList {
 
   /** `made(line)` returns a view of a line: its `element`, and `show(line)`, which renders it; `seen(lines)` is called
    *  with the lines that are in the document, each time they may have changed. */
-  constructor(body, made, seen) {
+  constructor(body, { made, seen, signal }) {
     Object.assign(this, { body, made, seen });
-    this.moved = () => (this.#asked ||= requestAnimationFrame(() => this.#draw()));
-    document.addEventListener("scroll", this.moved, { passive: true, capture: true });
-    window.addEventListener("resize", this.moved);
-  }
-
-  /** Stop following the window. */
-  end() {
-    cancelAnimationFrame(this.#asked);
-    document.removeEventListener("scroll", this.moved, { capture: true });
-    window.removeEventListener("resize", this.moved);
+    const moved = () => (this.#asked ||= requestAnimationFrame(() => this.#draw()));
+    document.addEventListener("scroll", moved, { passive: true, capture: true, signal });
+    window.addEventListener("resize", moved, { signal });
+    signal.addEventListener("abort", () => cancelAnimationFrame(this.#asked));
   }
 
   /** Show lines, each with a `key` of its own. */
@@ -251,4 +246,17 @@ export function keepInAddress(path, given) {
   const query = new URLSearchParams(Object.entries(given).filter(([, value]) => value)).toString();
   if (location.pathname === path) history.replaceState(null, "", query ? `${path}?${query}` : path);
   return query && `?${query}`;
+}
+
+/** Return words that say why alerts are shown on the page only; they stay hidden where nothing keeps them from people.
+ *  They come late, and are to be put where nothing moves by them. */
+export function unsentLine() {
+  const line = h("span", { class: "quiet why", role: "note", hidden: true });
+  const fill = ({ problem }) => {
+    line.hidden = !problem;
+    line.textContent = line.title = `Alerts are shown on this page only: ${problem}. docs/alerts.md says how to configure one.`;
+  };
+  const asked = displayed().then(() => get("/deliveries/receivers")); // After what the view is opened for.
+  asked.then(fill, () => {}); // A view that is shown without it lacks nothing else.
+  return line;
 }

@@ -2,6 +2,7 @@
 // same in the terminal.
 
 import { keyOf } from "./api.js";
+import { isNew } from "./dom.js";
 
 const LEAST_SAVED = 2; // Characters that an ellipsis must save.
 const PROJECT_SHARE = 3; // A project may have this part of the room of a run's full name.
@@ -68,14 +69,11 @@ function cut(text, fits) {
 
 /** The texts of the names of runs in the room of a column. */
 export class RunNames {
-  #made = "";
   #texts = new Map();
 
   /** Fold the names of runs to `room` pixels. */
   take(runs, room) {
-    const made = `${room} ${runs.map(keyOf).sort()}`;
-    if (made === this.#made) return;
-    this.#made = made;
+    if (!isNew(this, room, runs.map(keyOf).sort())) return;
     const isRoomy = runs.every(({ project, run }) => pixels(project + run) <= room);
     const within = (width) => (text) => isRoomy || pixels(text) <= width;
     const ofProject = Map.groupBy(runs, ({ project }) => project);

@@ -199,20 +199,9 @@ function charts(panel, lines) {
   });
 }
 
-const ofOne = (name, signal) => ({
-  title: capital(signalWords(signal)),
-  lines: [{ name, signal, label: "" }],
-  names: [name],
-  means: [name, signal],
-});
+const ofOne = (name, signal, panel = { title: capital(signalWords(signal)) }) => charts(panel, [{ name, signal, label: "" }])[0];
 
-const ofEvaluation = ({ name, signal }) => ({
-  title: `Evaluation: ${signalWords(signal)}`,
-  lines: [{ name, signal: name, label: "" }],
-  names: [name],
-  means: [name],
-  sparse: true,
-});
+const ofEvaluation = ({ name, signal }) => ofOne(name, name, { title: `Evaluation: ${signalWords(signal)}`, sparse: true });
 
 const FORMS = [
   [/^< (\S+)$/, ([, most]) => [-Infinity, Number(most)]],

@@ -2,7 +2,7 @@
 // a click opens a step, hovering names events.
 
 import { h } from "./dom.js";
-import { step, tickLabels, zone } from "./words.js";
+import { isKnown, step, tickLabels, zone } from "./words.js";
 
 let loading = null;
 
@@ -34,7 +34,7 @@ const FONT = "11px system-ui, sans-serif";
 
 const WHOLE = Array.from({ length: 10 }, (_, i) => [1, 2, 5].map((times) => times * 10 ** i)).flat();
 
-export function opts({ n, banded, smoothed, log, from, to, healthy, limits = [], stacked, sparse, width, height, chartData, hooks }) {
+export function opts({ n, banded, smoothed, log, from, to, healthy, limits = [], sparse, width, height, chartData, hooks }) {
   const ink = inks();
   return {
     width,
@@ -42,16 +42,8 @@ export function opts({ n, banded, smoothed, log, from, to, healthy, limits = [],
     legend: { show: false },
     padding: [6, 18, 0, 0],
     scales: { x: { time: chartData.byTime }, y: { distr: log ? 3 : 1, range: ranged(log, from, to) } },
-    axes: [
-      axis(ink, { size: 22, space: 70, ...(chartData.byTime ? { values: TIMES } : { values: (_, at) => at.map(step), incrs: WHOLE }) }),
-      axis(ink, {
-        size: 50,
-        space: 30,
-        values: (_, at) => tickLabels(at),
-        ...(log ? { splits: decades, filter: (_, at) => at } : {}),
-      }),
-    ],
-    series: [{}, ...Array.from({ length: n }, (_, i) => lines(ink, i, { banded, smoothed, stacked, sparse })).flat()],
+    axes: axes(ink, log, chartData.byTime ? { values: TIMES } : { values: (_, at) => at.map(step), incrs: WHOLE }),
+    series: [{}, ...Array.from({ length: n }, (_, i) => lines(ink, i, { banded, smoothed, sparse })).flat()],
     bands: banded ? Array.from({ length: n }, (_, i) => edges(i, smoothed, ink)) : [],
     cursor: cursor(ink),
     hooks: {
@@ -67,24 +59,17 @@ export function opts({ n, banded, smoothed, log, from, to, healthy, limits = [],
   };
 }
 
-/** Return the theme's colours, as a canvas needs them. */
-export function inks() {
-  const style = getComputedStyle(document.documentElement);
-  const of = (name) => style.getPropertyValue(`--${name}`).trim();
-  return {
-    accent: of("accent"),
-    soft: of("accent-soft"),
-    line: of("line"),
-    quiet: of("quiet"),
-    second: of("second"),
-    third: of("third"),
-    faint: of("faint"),
-    ink: of("ink"),
-    act: of("act"),
-    watch: of("watch"),
-    good: of("good-soft"),
-    card: of("card"),
+const INKS = ["accent", "accent-soft", "line", "quiet", "second", "third", "ink", "act", "watch", "good-soft", "card"];
+const probe = h("span", {});
+
+/** Return the theme's colours by the names of their tokens, as a canvas needs them: a token itself names one for each theme. */
+export function inks(names = INKS) {
+  document.head.append(probe);
+  const colour = (name) => {
+    probe.style.color = `var(--${name})`;
+    return getComputedStyle(probe).color;
   };
+  return Object.fromEntries(names.map((name) => [name, colour(name)]));
 }
 
 /** Keep to both ends if they are given; centre a flat line; put a line of zeros at the bottom; give a logarithmic scale at least a decade. */
@@ -99,8 +84,18 @@ function ranged(log, from, to) {
   };
 }
 
+/** Return both axes; `given` is of the horizontal one alone. */
+export function axes(ink, log, given) {
+  const both = { stroke: ink.quiet, font: FONT, grid: { stroke: ink.line, width: 1 }, ticks: { show: false }, gap: GAP_PX };
+  const splits = log ? { splits: decades, filter: (_, at) => at } : {};
+  return [
+    { ...both, size: 22, space: 70, ...given },
+    { ...both, size: 50, space: 30, values: (_, at) => tickLabels(at), ...splits },
+  ];
+}
+
 /** Return the powers of ten within a scale, at most four; of a scale of about a decade also twice and five times them. */
-export function decades(_u, _axis, min, max) {
+function decades(_u, _axis, min, max) {
   const [first, last] = [Math.ceil(Math.log10(min)), Math.floor(Math.log10(max))];
   const within = (at) => at >= min && at <= max;
   if (last <= first) return [first - 1, first].flatMap((power) => [1, 2, 5].map((times) => times * 10 ** power)).filter(within);
@@ -108,13 +103,8 @@ export function decades(_u, _axis, min, max) {
   return Array.from({ length: Math.floor((last - first) / by) + 1 }, (_, i) => 10 ** (first + i * by));
 }
 
-function axis(ink, given) {
-  const grid = { stroke: ink.line, width: 1 };
-  return { stroke: ink.quiet, font: FONT, grid, ticks: { show: false }, gap: GAP_PX, ...given };
-}
-
 /** Return the series of a line in the order of its columns: the line, faint under its average if there is one, and its edges. */
-function lines(ink, i, { banded, smoothed, stacked, sparse }) {
+function lines(ink, i, { banded, smoothed, sparse }) {
   const stroke = [ink.accent, ink.second, ink.third][i % 3];
   const line = {
     stroke,
@@ -122,7 +112,6 @@ function lines(ink, i, { banded, smoothed, stacked, sparse }) {
     dash: DASHES[(i + Math.floor(i / 3)) % 3],
     points: { show: true, filter: (u, at) => lone(u.data[at]), size: 4, fill: stroke, stroke },
     spanGaps: sparse ?? false,
-    fill: stacked ? ink.soft : undefined,
   };
   const edge = { stroke: "transparent", width: 0, points: { show: false } };
   return [smoothed && { ...line, alpha: 0.25, dash: [] }, line, banded && edge, banded && edge].filter(Boolean);
@@ -131,13 +120,12 @@ function lines(ink, i, { banded, smoothed, stacked, sparse }) {
 /** Return the band between the edges of a line, the largest and the smallest values. */
 function edges(i, smoothed, ink) {
   const [width, before] = smoothed ? [4, 2] : [3, 1];
-  return { series: [width * i + before + 2, width * i + before + 1], fill: ink.soft };
+  return { series: [width * i + before + 2, width * i + before + 1], fill: ink["accent-soft"] };
 }
 
 /** Draw a value without neighbours as a point. */
 function lone(values) {
-  const is = (value) => value !== null && value !== undefined;
-  return values.flatMap((value, i) => (is(value) && !is(values[i - 1]) && !is(values[i + 1]) ? [i] : []));
+  return values.flatMap((value, i) => (isKnown(value) && !isKnown(values[i - 1]) && !isKnown(values[i + 1]) ? [i] : []));
 }
 
 function cursor(ink) {
@@ -168,7 +156,7 @@ function band(u, [least, most], ink) {
       : beyond;
   const [up, down] = [y(most, top), y(least, top + height)];
   u.ctx.save();
-  u.ctx.fillStyle = ink.good;
+  u.ctx.fillStyle = ink["good-soft"];
   u.ctx.fillRect(left, up, width, down - up);
   u.ctx.restore();
 }
@@ -187,17 +175,20 @@ function between(u, chartData, ink) {
 }
 
 /** Draw a horizontal line at a value, where it is in view. */
-function level(u, { at, kind }, ink) {
-  const { ctx, bbox } = u;
-  const y = Math.round(u.valToPos(at, "y", true)) + 0.5;
-  if (!(y >= bbox.top && y <= bbox.top + bbox.height)) return;
+function level({ ctx, bbox, valToPos }, { at, kind }, ink) {
+  const y = Math.round(valToPos(at, "y", true)) + 0.5;
+  const isInView = y >= bbox.top && y <= bbox.top + bbox.height;
+  if (isInView) straight(ctx, [bbox.left, y], [bbox.left + bbox.width, y], { colour: ink[kind], dash: [6, 4] });
+}
+
+function straight(ctx, from, to, { colour, dash }) {
   ctx.save();
-  ctx.strokeStyle = ink[kind];
+  ctx.strokeStyle = colour;
   ctx.lineWidth = devicePixelRatio;
-  ctx.setLineDash([6 * devicePixelRatio, 4 * devicePixelRatio]);
+  ctx.setLineDash(dash.map((length) => length * devicePixelRatio));
   ctx.beginPath();
-  ctx.moveTo(bbox.left, y);
-  ctx.lineTo(bbox.left + bbox.width, y);
+  ctx.moveTo(...from);
+  ctx.lineTo(...to);
   ctx.stroke();
   ctx.restore();
 }
@@ -240,19 +231,10 @@ function clustered(placed) {
   return clusters;
 }
 
-function upright(u, at, { colour, dash, height = Infinity }) {
-  const { ctx, bbox } = u;
+function upright({ ctx, bbox }, at, { colour, dash, height = Infinity }) {
   if (at < bbox.left || at > bbox.left + bbox.width) return;
   const x = Math.round(at) + 0.5;
-  ctx.save();
-  ctx.strokeStyle = colour;
-  ctx.lineWidth = devicePixelRatio;
-  ctx.setLineDash(dash.map((length) => length * devicePixelRatio));
-  ctx.beginPath();
-  ctx.moveTo(x, bbox.top);
-  ctx.lineTo(x, bbox.top + Math.min(bbox.height, height * devicePixelRatio));
-  ctx.stroke();
-  ctx.restore();
+  straight(ctx, [x, bbox.top], [x, bbox.top + Math.min(bbox.height, height * devicePixelRatio)], { colour, dash });
 }
 
 const clamp = (value, least, most) => Math.min(Math.max(value, least), most);
@@ -275,8 +257,7 @@ export class Canvas {
     this.describe("");
     where.addEventListener("keydown", (event) => this.#key(event));
     where.addEventListener("wheel", (event) => this.#wheel(event), { passive: false });
-    this.resized = new ResizeObserver(() => this.#size());
-    this.resized.observe(where);
+    new ResizeObserver(() => this.#size()).observe(where); // Out of the document it has no width.
   }
 
   /** Say in words what the chart shows, for those who do not see it. */
@@ -316,7 +297,6 @@ export class Canvas {
   }
 
   end() {
-    this.resized.disconnect();
     this.#u?.destroy();
   }
 

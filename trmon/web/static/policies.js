@@ -2,7 +2,7 @@
 
 import { get, send } from "./api.js";
 import { asked } from "./dialogs.js";
-import { action, fill, h, refill } from "./dom.js";
+import { action, fill, h, isNew, refill } from "./dom.js";
 import { capital, clock, number, percent, plural, step } from "./words.js";
 
 const NEWEST = 20;
@@ -10,17 +10,15 @@ const SHADOW = "mask_rate:";
 const CEILINGS = "Its bounds are ceilings until the run's own mismatch has been measured.";
 const UNCALIBRATED = ["uncalibrated", "starts_ill"];
 
-export async function policiesCard(where, { policies, adaptation }, { chartData, path, again }) {
+export async function policiesCard(where, { policies, adaptation }, { chartData, again }) {
   const current = policies.at(-1);
   const names = ["mask_rate", ...current.shadows.map((shadow) => SHADOW + shadow.name)];
-  const { rates, n } = await newest(names, { chartData, path });
+  const { rates, n } = await newest(names, chartData);
   const decides = UNCALIBRATED.includes(current.calibration) ? "decides, uncalibrated" : "decides";
-  const bars = names.map((name, i) =>
-    bar(i ? name.slice(SHADOW.length) : current.name, i ? "shadow" : decides, rates[i]),
-  );
+  const bars = names.map((name, i) => bar(i ? name.slice(SHADOW.length) : current.name, i ? "shadow" : decides, rates[i]));
   const note = h("span", { class: "note" }, `mean of the last ${plural(n, "step")}`);
   const caption = h("figcaption", {}, h("h2", {}, "What each policy masks"), note);
-  const words = [kept(where, adaptation, { current, path, again }), origin(policies, chartData)];
+  const words = [kept(where, adaptation, { current, path: chartData.path, again }), origin(policies, chartData)];
   fill(where, caption, h("div", { class: "bars" }, bars), words);
 }
 
@@ -32,10 +30,10 @@ function kept(where, adaptation, by) {
 }
 
 /** Return the mean mask rates of the newest steps. */
-async function newest(names, { chartData, path }) {
+async function newest(names, chartData) {
   const from = Math.max(0, Math.floor(chartData.extent[1] - (NEWEST - 1) * chartData.stride));
   const query = { names: names.join(","), from, statistics: "mean", digits: 5, attempt_id: chartData.attempt };
-  const { signals, step: steps } = await get(`${path}/signals`, query);
+  const { signals, step: steps } = await get(`${chartData.path}/signals`, query);
   const rates = names.map((name) => mean(signals[name].mean.slice(-NEWEST)));
   return { rates, n: Math.min(steps.length, NEWEST) };
 }
@@ -48,8 +46,7 @@ function origin(policies, chartData) {
 }
 
 function bar(name, role, rate) {
-  const filled = h("span", { class: "filled" });
-  filled.style.width = `${100 * (rate ?? 0)}%`;
+  const filled = h("span", { class: "filled", style: { width: `${100 * (rate ?? 0)}%` } });
   return h(
     "div",
     { class: "bar" },
@@ -60,18 +57,16 @@ function bar(name, role, rate) {
 }
 
 /** Render the controller's recommendation, with a button to apply it, or the reason why it keeps the bounds. */
-function advised({ mode, recommended }, { current, path, again }) {
+function advised({ mode, recommended }, by) {
   if (mode === "off" || !recommended || (mode === "apply" && recommended.policy)) return null;
   if (!recommended.policy) return h("p", { class: "small" }, `Bounds unchanged: ${recommended.reason}`);
-  const changes = proposedChanges(recommended.policy, current);
-  const put = async () => (await enforce(recommended, changes, { current, path })) && again();
   const [effect] = evidenceOf(recommended);
   const moves = recommended.moves.map((one) => `${one.statistic} ${one.side} ${number(one.before)} → ${number(one.after)}`);
   return h(
     "div",
     { class: "stack small" },
     h("p", {}, `Adaptation proposes ${moves.join(", ")}. ${effect}`),
-    h("p", {}, action("Apply these bounds", put)),
+    h("p", {}, action("Apply these bounds", () => enforce(recommended, by))),
   );
 }
 
@@ -83,9 +78,7 @@ function mean(values) {
 /** Show the versions, given oldest first, under what is proposed; `again` reads the run anew after a change. */
 export function policyHistory(element, { policies, adaptation }, { path, again }) {
   const proposals = proposalsOf(adaptation);
-  const said = JSON.stringify([proposals, policies.map(({ hash, created_at: at }) => [hash, at])]);
-  if (element.dataset.said === said) return;
-  element.dataset.said = said;
+  if (!isNew(element, proposals, policies.map(({ hash, created_at: at }) => [hash, at]))) return;
   const items = policies.map((version, i) => entry(version, policies[i - 1], { isCurrent: i === policies.length - 1, path, again }));
   const proposed = proposals.map((one) => proposal(one, { current: policies.at(-1), path, again }));
   const words = [plural(policies.length, "version"), proposals.length > 0 && plural(proposals.length, "proposal")];
@@ -94,19 +87,17 @@ export function policyHistory(element, { policies, adaptation }, { path, again }
   refill(element, h("details", { "data-name": "policyhistory" }, summary, list));
 }
 
-function proposal(given, { current, path, again }) {
-  const changes = proposedChanges(given.policy, current);
-  const put = async () => (await enforce(given, changes, { current, path })) && again();
+function proposal(given, by) {
   return h(
     "li",
     { class: "proposal" },
     h("p", {}, h("span", { class: "strong" }, given.policy.name), " · adaptation", h("span", { class: "pill" }, "proposed")),
     h("p", { class: "quiet small" }, `Computed ${given.source}.`),
-    h("ul", { class: "small" }, changes.map((text) => h("li", {}, text))),
+    changesOf(given.policy, by.current),
     evidenceOf(given).map((text) => h("p", { class: "small" }, text)),
     given.isAutomatic
       ? h("p", { class: "quiet small" }, "The worker puts it in force by itself.")
-      : h("p", {}, action("Put in force", put)),
+      : h("p", {}, action("Put in force", () => enforce(given, by))),
   );
 }
 
@@ -126,8 +117,9 @@ function entry(version, before, { isCurrent, path, again }) {
   );
 }
 
-/** Return what a policy would change of a version, in words; the shadows stay. */
-const proposedChanges = (policy, current) => differences({ ...current, name: policy.name, policy }, current);
+/** Return what a policy would change of a version, as a list; the shadows stay. */
+const changesOf = (policy, current, given = { class: "small" }) =>
+  h("ul", given, differences({ ...current, name: policy.name, policy }, current).map((text) => h("li", {}, text)));
 
 /** Return what changed from one version to the next, in words. */
 function differences(version, before) {
@@ -180,10 +172,10 @@ function evidenceOf({ n_sequences: n, mask_rate_before: before, mask_rate_after:
   ];
 }
 
-/** Ask, then put a proposal in force in place of the policy `current`; resolves to true once it is. */
-function enforce(proposal, changes, { current, path }) {
-  const words = [h("ul", {}, changes.map((text) => h("li", {}, text))), evidenceOf(proposal).map((text) => h("p", {}, text))];
-  return asked(`Put ${proposal.policy.name} in force`, words, "Put in force", () =>
+/** Ask, then put a proposal in force in place of the policy `current`. */
+async function enforce(proposal, { current, path, again }) {
+  const words = [changesOf(proposal.policy, current, {}), evidenceOf(proposal).map((text) => h("p", {}, text))];
+  const isDone = await asked(`Put ${proposal.policy.name} in force`, words, "Put in force", () =>
     send("PUT", `${path}/policy`, {
       policy: proposal.policy,
       pinned: current.pinned,
@@ -191,4 +183,5 @@ function enforce(proposal, changes, { current, path }) {
       replaces: current.hash,
     }),
   );
+  if (isDone) await again();
 }

@@ -14,27 +14,15 @@ export async function mount(stage, { live, parameters: [project, run] }) {
   stage.title(run);
   const after = view.begin();
   const concerns = ({ data }) => data.project === project && data.run === run;
-  const read = () => view.follow();
-  const stop = follow(live, { concerns, read, fail: stage.fail, refreshMs: REFRESH_MS, age: () => view.age(), after });
-  document.addEventListener("keydown", view.keys);
-  const end = () => {
-    stop();
-    document.removeEventListener("keydown", view.keys);
-    view.end();
-  };
-  try {
-    await after;
-  } catch (error) {
-    end();
-    throw error;
-  }
-  return end;
+  follow(live, { stage, concerns, read: () => view.follow(), refreshMs: REFRESH_MS, age: () => view.age(), after });
+  document.addEventListener("keydown", (event) => view.key(event), { signal: stage.signal });
+  await after;
 }
 
 class RunView {
   constructor(stage, project, run) {
     Object.assign(this, { stage, project, run, path: runPath(project, run), given: read() });
-    this.chartData = new ChartData(this.path, this.given);
+    this.chartData = new ChartData(this.path, this.given, stage.signal);
     this.head = h("header", {});
     this.notes = h("section", { class: "notes", "aria-label": "Notes" });
     this.again = async () => this.#show(await this.#facts());
@@ -44,7 +32,6 @@ class RunView {
     this.below = h("div", { "aria-busy": "true" }, h("div", { class: "lower" }, figures(2)));
     this.events = new EventList(this.chartData, (step) => this.open(step));
     this.bar = new RangeBar(this.chartData, (step) => this.open(step));
-    this.keys = (event) => this.#key(event);
   }
 
   async begin() {
@@ -58,6 +45,7 @@ class RunView {
     this.#judge(facts);
     this.#offer(facts);
     await Promise.all([this.chartData.begin(), displayed()]);
+    this.stage.signal.throwIfAborted();
     const module = loaded(import("./details.js"));
     this.#show(facts);
     await this.charts.begin();
@@ -70,15 +58,16 @@ class RunView {
     const [kind, named] = [given.get("action"), given.getAll("alert")];
     if (!["acknowledge", "silence"].includes(kind)) return;
     const { offered } = await dialogs();
-    const isDone = await offered(kind, alerts.items.filter(({ identity }) => named.includes(identity)), run);
+    const isDone = await offered(kind, alerts.filter(({ identity }) => named.includes(identity)), run);
     write({ action: null, alert: null }, this.path);
     if (isDone) await this.again();
   }
 
   /** Show the details under the charts, whose modules are loaded after them. */
   async #showDetails({ Details }, facts) {
-    const { chartData, path, again } = this;
-    this.details = new Details(chartData, { path, again, open: (step) => this.open(step) });
+    this.stage.signal.throwIfAborted();
+    const { chartData, again } = this;
+    this.details = new Details(chartData, { again, open: (step) => this.open(step) });
     fill(this.below, this.details.elements);
     this.below.removeAttribute("aria-busy");
     this.details.show(facts);
@@ -113,20 +102,13 @@ class RunView {
     if (scroll && step !== null) this.details?.panel.element.scrollIntoView({ block: "nearest" });
   }
 
-  end() {
-    this.chartData.end();
-    this.charts.end();
-    this.why.end();
-    this.details?.end();
-  }
-
   async #facts() {
     const run = await get(this.path, WITH_PARTS);
-    const { status: judged, diagnosis, alerts, adaptation } = run;
+    const { status: judged, diagnosis, adaptation } = run;
     const [policies, attempts, notes] = [run.policies, run.attempts, run.notes].map((items) => items.toReversed());
-    const resolved = alerts.filter(({ state }) => state !== "firing").toReversed();
-    const items = [...alerts.filter(({ state }) => state === "firing"), ...resolved];
-    return { run, judged, diagnosis, alerts: { items }, policies, attempts, notes, adaptation };
+    const resolved = run.alerts.filter(({ state }) => state !== "firing").toReversed();
+    const alerts = [...run.alerts.filter(({ state }) => state === "firing"), ...resolved];
+    return { run, judged, diagnosis, alerts, policies, attempts, notes, adaptation };
   }
 
   /** Show what needs no series: who the run is, its verdict, the cause and what to do, and the events. */
@@ -145,7 +127,7 @@ class RunView {
     this.details?.show(facts);
   }
 
-  #key(event) {
+  key(event) {
     const by = { "[": -1, "]": 1 }[event.key];
     if (!by || typing(event.target) || !this.chartData.series.step.length) return;
     const step = this.given.step === null ? this.chartData.extent[1] : this.chartData.beside(this.given.step, by);

@@ -1,7 +1,7 @@
 // The sequences of one step: a table, a scatter plot, what each policy decided, and the turns of a sequence.
 
 import { get } from "./api.js";
-import { fill, h, lines, svg } from "./dom.js";
+import { fill, h, lines, svg, table } from "./dom.js";
 import { number, percent, plural, step, tickLabels } from "./words.js";
 
 const COLUMNS = "n_tokens,argmax_abs_d,reward,advantage,version_min";
@@ -63,12 +63,11 @@ export class StepPanel {
   /** Render the sequences as a table and as a plot, and below them the turns that are asked for. */
   #body(batch, sequences) {
     const some = sequences.n_sequences > MOST && h("p", { class: "quiet" }, `the first ${MOST} of them`);
-    const table = h("div", { class: "scroll sequences" });
     const criterion = criterionOf(sequences);
     const turns = h("div", { "aria-live": "polite" });
     const openTurns = (place) => this.#showTurns(turns, batch, place);
-    fill(table, sequenceTable(sequences, criterion, openTurns));
-    return [some, h("div", { class: "stepbody" }, table, scatter(sequences, criterion)), turns];
+    const { element } = new SequenceTable(sequences, criterion, openTurns);
+    return [some, h("div", { class: "stepbody" }, h("div", { class: "scroll sequences" }, element), scatter(sequences, criterion)), turns];
   }
 
   async #showTurns(element, batch, place) {
@@ -102,25 +101,16 @@ function criterionOf({ criteria, decisions }) {
   return [...criteria].sort((a, b) => rejected(b) - rejected(a))[0] ?? null;
 }
 
-/** Return the table; `criterion` is the statistic of the active policy, null if it has none. `openTurns` is called
- *  with the place of a sequence whose turns are asked for. */
-function sequenceTable(sequences, criterion, openTurns) {
-  return new SequenceTable(sequences, criterion, openTurns).element;
-}
-
 class SequenceTable {
+  /** `criterion` is the statistic of the active policy, null if it has none. `openTurns` is called with the place of a
+   *  sequence whose turns are asked for. */
   constructor(sequences, criterion, openTurns) {
     this.columns = columnsOf(sequences, criterion, openTurns);
     this.order = sequences.columns.n_tokens.map((_, i) => i);
     this.body = h("tbody", {});
     this.heads = this.columns.map((column, at) => this.#head(column, at));
     this.element = h("table", {}, h("thead", {}, h("tr", {}, this.heads)), this.body);
-    this.#sort(
-      Math.max(
-        this.columns.findIndex((column) => column.isFirst),
-        0,
-      ),
-    );
+    this.#sort(Math.max(this.columns.findIndex((column) => column.isFirst), 0));
   }
 
   #head({ name }, at) {
@@ -136,30 +126,30 @@ class SequenceTable {
     head.setAttribute("aria-sort", down ? "descending" : "ascending");
     const { value } = this.columns[at];
     this.order.sort((a, b) => (down ? -1 : 1) * compare(value(a), value(b)) || a - b);
-    fill(
-      this.body,
-      this.order.map((i) => this.#row(i)),
-    );
-  }
-
-  #row(i) {
-    const cells = this.columns.map(({ cell, value, isNumber }) =>
-      h("td", { class: isNumber ? "number" : "" }, cell ? cell(i) : number(value(i))),
-    );
-    return h("tr", {}, cells);
+    fill(this.body, this.order.map((i) => rowOf(this.columns, i)));
   }
 }
 
+/** Return a line of a table; a column without a `cell` has the formatted `value`. */
+function rowOf(columns, i) {
+  const cells = columns.map(({ cell, value, isNumber }) =>
+    h("td", { class: isNumber ? "number" : "" }, cell ? cell(i) : number(value(i))),
+  );
+  return h("tr", {}, cells);
+}
+
+const whole = (name, value) => ({ name, isNumber: true, value, cell: (i) => step(value(i)) });
+const measured = (name, value) => ({ name, isNumber: true, value });
+
 function columnsOf({ columns, decisions, first, turn_counts: turns }, criterion, openTurns) {
-  const plain = (name, values) => values && { name, isNumber: true, value: (i) => values[i] };
-  const whole = (name, value) => ({ name, isNumber: true, value, cell: (i) => step(value(i)) });
+  const given = (name, values) => values && measured(name, (i) => values[i]);
   const found = [
     whole("place", (i) => first + i),
     whole("tokens", (i) => columns.n_tokens[i]),
     turns && turnsOf(turns, first, openTurns),
-    plain("reward", columns.reward),
-    plain("advantage", columns.advantage),
-    criterion && { ...plain(criterion.statistic, criterion.values), isFirst: true },
+    given("reward", columns.reward),
+    given("advantage", columns.advantage),
+    criterion && { ...given(criterion.statistic, criterion.values), isFirst: true },
     columns.argmax_abs_d && worst(columns),
     ...decisions.map(decided),
   ];
@@ -196,8 +186,7 @@ const worst = ({ argmax_abs_d: places, n_tokens: lengths }) => ({
 /** Return the position of the worst token in its response. */
 function position(at, length) {
   if (at < 0) return h("span", { class: "quiet" }, "–");
-  const mark = h("span", { class: "mark" });
-  mark.style.left = `${length > 1 ? (100 * at) / (length - 1) : 0}%`;
+  const mark = h("span", { class: "mark", style: { left: `${length > 1 ? (100 * at) / (length - 1) : 0}%` } });
   const track = h("span", { class: "track" }, mark);
   return h(
     "span",
@@ -216,26 +205,17 @@ function compare(a, b) {
 function turnTable(turns, { place, pair, onClose }) {
   const heading = `Turns of sequence ${step(place)}`;
   const columns = turnColumns(turns, pair);
-  const rows = turns.columns.n_tokens.map((_, i) =>
-    h(
-      "tr",
-      {},
-      columns.map(({ cell, isNumber }) => h("td", { class: isNumber ? "number" : "" }, cell(i))),
-    ),
-  );
-  const heads = columns.map(({ name }) => h("th", { scope: "col" }, name));
+  const rows = turns.columns.n_tokens.map((_, i) => rowOf(columns, i));
   return h(
     "section",
     { class: "turns", "aria-label": heading },
     h("h3", {}, heading),
     h("button", { class: "plain", "aria-label": "Close the turns", onclick: onClose }, "✕"),
-    h("table", {}, h("thead", {}, h("tr", {}, heads)), h("tbody", {}, rows)),
+    table({}, columns.map(({ name }) => name), rows),
   );
 }
 
 function turnColumns({ columns, accepted, reasons, criteria }, pair) {
-  const counted = (name, values) => ({ name, isNumber: true, cell: (i) => step(values[i]) });
-  const measured = (name, value) => ({ name, isNumber: true, cell: (i) => number(value(i)) });
   const ofPair = (stem) => columns[`${pair}_${stem}`];
   const shown = criteria.length
     ? criteria.map(({ statistic, values }) => measured(statistic, (i) => values[i]))
@@ -244,8 +224,8 @@ function turnColumns({ columns, accepted, reasons, criteria }, pair) {
         ofPair("sum_k3") && measured("mean k3", (i) => ofPair("sum_k3")[i] / columns.n_tokens[i]),
       ];
   return [
-    { name: "turn", isNumber: true, cell: (i) => step(i) },
-    counted("tokens", columns.n_tokens),
+    whole("turn", (i) => i),
+    whole("tokens", (i) => columns.n_tokens[i]),
     ...shown,
     accepted && { name: "decision", cell: (i) => turnDecision(accepted[i], reasons[i]) },
   ].filter(Boolean);

@@ -2,9 +2,8 @@
 // it began.
 
 import { get } from "./api.js";
-import { POINTS } from "./chartdata.js";
-import { fill, h, svg } from "./dom.js";
-import { limitsOf } from "./findings.js";
+import { limitsOf, POINTS } from "./chartdata.js";
+import { fill, h, linePath, svg } from "./dom.js";
 import { signalWords } from "./panels.js";
 import { capital, number, step, tickLabels } from "./words.js";
 
@@ -23,8 +22,7 @@ export class Timeline {
 
   constructor(chartData, open) {
     Object.assign(this, { chartData, open });
-    this.resized = new ResizeObserver(() => this.#draw());
-    this.resized.observe(this.element);
+    new ResizeObserver(() => this.#draw()).observe(this.element);
   }
 
   /** Show a story, or nothing with null; the series is read again only when the run's last step is another.
@@ -44,10 +42,6 @@ export class Timeline {
     this.#key = key;
     this.#told = { story, series, names };
     this.#draw();
-  }
-
-  end() {
-    this.resized.disconnect();
   }
 
   /** Return the reward and the signal to look at, or else of the evidence, of those that the run has as series. */
@@ -145,20 +139,8 @@ function strip(series, name, { x, width, top, limits }) {
     svg("text", { x: width, y: top - 7, "text-anchor": "end" }, span),
     svg("line", { class: "base", x1: 0, x2: width, y1: top + STRIP, y2: top + STRIP }),
     limits.map((at) => svg("line", { class: "limit", x1: 0, x2: width, y1: y(at), y2: y(at) })),
-    svg("path", { class: "course", d: path(series.step, values, { x, y }) }),
+    svg("path", { class: "course", d: linePath(values, (i) => x(series.step[i]), y) }),
   ];
-}
-
-/** Return a line through the known values, broken where one is unknown. */
-function path(steps, values, { x, y }) {
-  let pen = "M";
-  return values
-    .map((value, i) => {
-      const drawn = value === null ? "" : `${pen}${x(steps[i]).toFixed(1)} ${y(value).toFixed(1)}`;
-      pen = value === null ? "M" : "L";
-      return drawn;
-    })
-    .join("");
 }
 
 function summary({ began, found, rewardFell, lastGood, checkpoint }, series, names) {

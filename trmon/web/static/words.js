@@ -1,8 +1,10 @@
 // Formats numbers and times. Ages follow the service's clock, because a browser's clock may be hours off.
 
+export const isKnown = (value) => value !== null && value !== undefined;
+
 /** Format with three significant digits, or more; null and NaN become a dash, "inf" stays. */
 export function number(value, digits = 3) {
-  if (value === null || value === undefined || Number.isNaN(value)) return "–";
+  if (!isKnown(value) || Number.isNaN(value)) return "–";
   if (typeof value === "string") return value;
   const size = Math.abs(value);
   if (value === 0) return "0";
@@ -25,11 +27,11 @@ export function tickLabels(values) {
 }
 
 /** Format whole steps with separators. */
-export const step = (value) => (value === null || value === undefined ? "–" : value.toLocaleString("en"));
+export const step = (value) => (isKnown(value) ? value.toLocaleString("en") : "–");
 
 /** Format a fraction as percent; small values are not rounded to 0%. */
 export function percent(value) {
-  if (value === null || value === undefined || typeof value === "string") return "–";
+  if (!isKnown(value) || typeof value === "string") return "–";
   if (value > 0 && value < 0.01) return "<1%";
   return `${Math.round(value * 100)}%`;
 }
@@ -77,6 +79,11 @@ export const kindWords = (kind) => capital(kind.replaceAll("_", " "));
 
 /** Return a verdict in words: its kind, and why, which may be a remark in parentheses. */
 export const verdictWords = ({ kind, why }) => [`${kindWords(kind)}${!why ? "" : why.startsWith("(") ? " " : ": "}`, why];
+
+/** Return what qualifies the words of a risk of collapse: " (not calibrated), driven by reward". */
+export function riskWords({ calibration, driven_by: drivers }) {
+  return (calibration ? ` (${calibration})` : "") + (drivers.length ? `, driven by ${drivers.join(" and ")}` : "");
+}
 
 export const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 
