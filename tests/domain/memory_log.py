@@ -32,19 +32,8 @@ class MemoryLog:
     def __init__(self, *, created_at: float = 0.0) -> None:
         self._lock = Lock()
         self.broken = False
-        self.stored_run = Run(
-            id=RUN_ID,
-            key=RunKey("math", "grpo"),
-            state=RunState.RUNNING,
-            owner=None,
-            tags=(),
-            config={},
-            mode="observe",
-            created_at=created_at,
-            last_report_at=None,
-            last_step=None,
-            attempt_id=None,
-        )
+        key = RunKey("math", "grpo")
+        self.stored_run = Run(id=RUN_ID, key=key, state=RunState.RUNNING, created_at=created_at)
         self.stored_reports: list[StoredReport] = []
         self.notices: list[StoredNotice] = []
         self.rows: dict[BatchKey, BatchRow] = {}
@@ -83,30 +72,14 @@ class MemoryLog:
             )
             self.stored_run = replace(self.stored_run, last_report_at=at)
         elif not isinstance(message, wire.Heartbeat):
-            self.notices.append(
-                StoredNotice(
-                    id=len(self.notices) + 1,
-                    run_id=RUN_ID,
-                    attempt_id=attempt_id,
-                    received_at=at,
-                    message=message,
-                )
-            )
+            place = {"id": len(self.notices) + 1, "run_id": RUN_ID, "attempt_id": attempt_id}
+            self.notices.append(StoredNotice(**place, received_at=at, message=message))
             if isinstance(message, wire.Scalars):
                 self.stored_run = replace(self.stored_run, last_report_at=at)
 
     def _claim(self, message: wire.Message, attempt_id: int, at: float) -> None:
         place = (attempt_id, message.rank)
-        self._claims[place] = renewed_claim(
-            self._claims.get(place),
-            launch=message.launch,
-            step=message.step if isinstance(message, wire.Report) else None,
-            now=at,
-            is_report=isinstance(message, wire.Report),
-            is_scalars=isinstance(message, wire.Scalars),
-            is_end=isinstance(message, wire.Finish),
-            is_heartbeat=isinstance(message, wire.Heartbeat),
-        )
+        self._claims[place] = renewed_claim(self._claims.get(place), message, now=at)
 
     def unfinished_runs(self, slots: Collection[int] | None = None) -> list[Run]:
         self._check()
