@@ -23,7 +23,7 @@ from trmon.api.notes import list_notes
 from trmon.api.policies import list_policy_versions
 from trmon.domain.access import Access
 from trmon.domain.alerts.alert import AlertState
-from trmon.domain.alerts.owner_change import OwnerChange
+from trmon.domain.alerts.delivery import OwnerChange
 from trmon.domain.errors import InvalidInput, NotFound
 from trmon.domain.health.problems import cause_of
 from trmon.domain.identity import RunKey, checked_name
