@@ -22,7 +22,7 @@ from trmon.domain.adaptation.proposal import (
     NoChangeReason,
     SampleWindow,
 )
-from trmon.domain.adaptation.target_mask_rate import anchor_of, recommend, run_controller
+from trmon.domain.adaptation.target_mask_rate import anchor_of, propose, recommend
 from trmon.domain.errors import InvalidInput
 from trmon.domain.policies import default_version
 from trmon.domain.runs.run import Run, RunState
@@ -80,9 +80,9 @@ def get_adaptation(key: Named, access: Reader, service: Service) -> AdaptationIn
     gain = _gain(service, run, access)
     return _adaptation_info(
         setting,
-        recommended=run_controller(
-            setting,
+        recommended=propose(
             sample,
+            setting=setting,
             current=current,
             anchor=anchor_of(versions),
             is_stalled=run.state is RunState.STALLED,
