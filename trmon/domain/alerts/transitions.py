@@ -81,31 +81,28 @@ def advance_alert(track: AlertTrack, finding: RuleFinding, *, rule: Rule, run_id
         clear = track.clear_steps + 1
         if clear < rule.clear_for_steps:
             return Transition(track=structs.replace(track, clear_steps=clear), reason=TransitionReason.CLEARING)
-        alert = _ended(track.alert, AlertState.RESOLVED, at=finding.at)
-        event = transition_event(alert, key=finding.key)
-        return Transition(track=QUIET, reason=TransitionReason.RESOLVED, alert=alert, event=event)
+        return end_alert(track, reason=TransitionReason.RESOLVED, now=finding.at, key=finding.key)
     if finding.steps <= rule.immune_steps:
         return Transition(track=track, reason=TransitionReason.IMMUNE)
     if truth is Truth.FALSE:
-        if track.alert is None:
-            return Transition(track=QUIET, reason=TransitionReason.QUIET)
-        dropped = _ended(track.alert, AlertState.DROPPED, at=finding.at)
-        return Transition(track=QUIET, reason=TransitionReason.DROPPED, alert=dropped)
+        return end_alert(track, reason=TransitionReason.DROPPED, now=finding.at)
     return _hold(track, finding, rule=rule, run_id=run_id, run=run)
 
 
-def end_alert(track: AlertTrack, *, reason: TransitionReason, now: float, is_of_state: bool = False) -> Transition:
-    """Return the end of an open alert, whatever its condition: the run finished, or the rule was removed.
+def end_alert(
+    track: AlertTrack, *, reason: TransitionReason, now: float, key: BatchKey | None = None, is_of_state: bool = False
+) -> Transition:
+    """Return the end of an open alert: its condition is clear, the run finished, or the rule was removed.
 
-    Args: is_of_state: its rule reads run states, so it may already have fired and ended at the same step, and its start
-    identifies its end.
+    Args: key: the batch that ends it, None for the one where it began; is_of_state: its rule reads run states, so it
+    may already have fired and ended at the same step, and its start identifies its end.
     """
     if track.alert is None:
         return Transition(track=QUIET, reason=TransitionReason.QUIET)
-    if track.alert.state is AlertState.PENDING:
-        return Transition(track=QUIET, reason=reason, alert=_ended(track.alert, AlertState.DROPPED, at=now))
-    alert = _ended(track.alert, AlertState.RESOLVED, at=now)
-    event = transition_event(alert, silence_started_at=alert.since_at if is_of_state else None)
+    state = AlertState.DROPPED if track.alert.state is AlertState.PENDING else AlertState.RESOLVED
+    alert, event = replace(track.alert, state=state, updated_at=now), None
+    if state is AlertState.RESOLVED:
+        event = transition_event(alert, key=key, silence_started_at=alert.since_at if is_of_state else None)
     return Transition(track=QUIET, reason=reason, alert=alert, event=event)
 
 
@@ -170,7 +167,3 @@ def _updated(alert: Alert, finding: RuleFinding, *, rule: Rule, run: str) -> Ale
     summary = rule.format_summary(evaluation, run=run, step=finding.key.step, drift=finding.drift)
     value, threshold = evaluation.value, evaluation.threshold
     return replace(alert, updated_at=finding.at, value=value, threshold=threshold, summary=summary)
-
-
-def _ended(alert: Alert, state: AlertState, *, at: float) -> Alert:
-    return replace(alert, state=state, updated_at=at)
