@@ -88,16 +88,6 @@ class CalibrationResult:
         said = f"calibrated on {sample}: {moves or 'no bound moves'}"
         return f"{said}; bounds at their ceilings: {exceeding}" if exceeding else said
 
-    def evidence(self) -> dict[str, Any]:
-        """Return the evidence as a JSON-compatible document."""
-        return {
-            "outcome": self.outcome.value,
-            "n_sequences": self.n_sequences,
-            "n_steps": self.n_steps,
-            "findings": list(self.findings),
-            "bounds": [asdict(bound) for bound in self.bounds],
-        }
-
 
 def calibrate(
     samples: Sequence[PolicySample], policy: Policy, *, findings: Collection[str]
@@ -246,7 +236,11 @@ def version_of_calibration(
         "set_by": plan.asked.author,
         "first_step": steps[0],
         "last_step": steps[1],
-        **result.evidence(),
+        "outcome": result.outcome.value,
+        "n_sequences": result.n_sequences,
+        "n_steps": result.n_steps,
+        "findings": list(result.findings),
+        "bounds": [asdict(bound) for bound in result.bounds],
     }
     return PolicyVersion(
         policy=result.policy,

@@ -39,12 +39,9 @@ def fold_row(closing: ClosingRow) -> ClosingRow:
     began_step = pipeline_state.begins_step(row.key)
     has_rollout_row = row.key.update is None or (not began_step and pipeline_state.has_rollout_row)
     is_gauge = row.key.update is None or not has_rollout_row
-    pipeline_state = structs.replace(
-        _with_step_time(pipeline_state, row, made_at=closing.made_at, began_step=began_step),
-        has_rollout_row=has_rollout_row,
-    )
     judged: tuple[Transition, ...] = ()
     if began_step:
+        pipeline_state = _with_new_step(pipeline_state, row, made_at=closing.made_at)
         judged, pipeline_state = judge_pending(pipeline_state, context=closing.context)
     pipeline_state, baseline = _baseline(pipeline_state, row, context=closing.context, is_stored=closing.is_stored)
     historical = {STEP_SECONDS: pipeline_state.step_seconds, **baseline}
@@ -56,7 +53,12 @@ def fold_row(closing: ClosingRow) -> ClosingRow:
     else:
         features = pipeline_state.features.with_update(row.numbers)
     pipeline_state = structs.replace(
-        pipeline_state, features=features, ordinal=row.ordinal, folded=row.key, gauge_keys=gauge_keys
+        pipeline_state,
+        features=features,
+        ordinal=row.ordinal,
+        folded=row.key,
+        has_rollout_row=has_rollout_row,
+        gauge_keys=gauge_keys,
     )
     folded_row = _with(row, historical)
     pipeline_state = with_row(pipeline_state, folded_row, begins_step=began_step, is_gauge=is_gauge)
@@ -102,12 +104,8 @@ def amend_row(closing: ClosingRow) -> ClosingRow:
     return replace(closing, row=structs.replace(_with(closing.row, kept), scalars=scalars))
 
 
-def _with_step_time(
-    pipeline_state: PipelineState, row: BatchRow, *, made_at: float | None, began_step: bool
-) -> PipelineState:
-    if not began_step:
-        return pipeline_state
-    seconds = row.signals.get("step_seconds", math.nan)
+def _with_new_step(pipeline_state: PipelineState, row: BatchRow, *, made_at: float | None) -> PipelineState:
+    seconds = row.signals.get(STEP_SECONDS, math.nan)
     same_attempt = pipeline_state.folded is not None and pipeline_state.folded.attempt_id == row.key.attempt_id
     if made_at is not None and pipeline_state.began_at is not None and same_attempt:
         seconds = made_at - pipeline_state.began_at

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from msgspec import structs
 
@@ -130,12 +131,11 @@ def publish_transitions(
     transitions: tuple[Transition, ...], *, context: PassContext, pipeline_state: PipelineState
 ) -> BatchChanges:
     """Return the alerts, deliveries and events of transitions."""
-    changed = [transition for transition in transitions if transition.alert is not None]
     return BatchChanges(
         pipeline_state=pipeline_state,
-        alerts=tuple(transition.alert for transition in changed if transition.alert is not None),
-        alert_events=tuple(transition.event for transition in changed if transition.event is not None),
-        deliveries=tuple(delivery for transition in changed for delivery in transition_deliveries(transition, context)),
+        alerts=tuple(transition.alert for transition in transitions if transition.alert is not None),
+        alert_events=tuple(transition.event for transition in transitions if transition.event is not None),
+        deliveries=tuple(chain(*(transition_deliveries(transition, context) for transition in transitions))),
         events=tuple(
             Event(
                 kind="alert",
@@ -150,7 +150,7 @@ def publish_transitions(
                 },
                 at=transition.event.at,
             )
-            for transition in changed
+            for transition in transitions
             if transition.alert is not None and transition.event is not None
         ),
     )

@@ -263,8 +263,6 @@ def _reasons(decision: Decision | None, bits: Array, *, agree: Array | None) -> 
     if decision is None or agree is None:
         n_accepted = int(np.count_nonzero(bits))
         return +Counter({"accepted": n_accepted, UNKNOWN_POLICY: len(bits) - n_accepted})
-    if agree.all():
-        return +Counter(decision.counts())
     n_forced = int(np.count_nonzero(bits & ~agree))
     found = Counter({"accepted": n_forced, DISAGREEMENT: int(np.count_nonzero(~agree)) - n_forced})
     counts = np.bincount(decision.codes[agree]).tolist()
