@@ -242,13 +242,8 @@ def version_of_calibration(
         "findings": list(result.findings),
         "bounds": [asdict(bound) for bound in result.bounds],
     }
-    return PolicyVersion(
-        policy=result.policy,
-        shadows=plan.current.shadows,
-        author=CALIBRATION_AUTHOR,
-        reason=result.reason,
-        created_at=now,
-        evidence=evidence,
+    return plan.current.followed_by(
+        result.policy, author=CALIBRATION_AUTHOR, reason=result.reason, now=now, evidence=evidence
     )
 
 

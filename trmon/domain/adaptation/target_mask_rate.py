@@ -200,14 +200,9 @@ def anchor_of(versions: Sequence[PolicyVersion]) -> Policy:
 
 def version_of_proposal(proposal: BoundProposal, *, current: PolicyVersion, now: float) -> PolicyVersion:
     """Return the version that applies a proposal, and names the version that it replaces."""
-    return PolicyVersion(
-        policy=proposal.policy,
-        shadows=current.shadows,
-        author=f"{CONTROLLER_PREFIX}{proposal.controller}",
-        reason=proposal.reason,
-        created_at=now,
-        evidence={**proposal.evidence(), "replaces": current.policy.hash},
-    )
+    author = f"{CONTROLLER_PREFIX}{proposal.controller}"
+    evidence = {**proposal.evidence(), "replaces": current.policy.hash}
+    return current.followed_by(proposal.policy, author=author, reason=proposal.reason, now=now, evidence=evidence)
 
 
 BOUND_BUDGET = "bound_budget"
