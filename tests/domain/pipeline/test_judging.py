@@ -53,7 +53,7 @@ def test_an_alert_begins_at_the_onset_and_fires_once_its_step_is_over() -> None:
     )
 
 
-def test_an_alert_ends_ten_quiet_rows_later_and_a_return_is_the_same_episode() -> None:
+def test_an_alert_ends_ten_quiet_rows_later_and_a_return_is_another_episode() -> None:
     ran = RuleRun().make_steps(AGREES, steps=30).make_steps(DISAGREES, steps=10)
     episode = alert_of(ran).episode
     ran.make_steps(AGREES, steps=20)
