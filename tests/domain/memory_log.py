@@ -32,19 +32,8 @@ class MemoryLog:
     def __init__(self, *, created_at: float = 0.0) -> None:
         self._lock = Lock()
         self.broken = False
-        self.stored_run = Run(
-            id=RUN_ID,
-            key=RunKey("math", "grpo"),
-            state=RunState.RUNNING,
-            owner=None,
-            tags=(),
-            config={},
-            mode="observe",
-            created_at=created_at,
-            last_report_at=None,
-            last_step=None,
-            attempt_id=None,
-        )
+        key = RunKey("math", "grpo")
+        self.stored_run = Run(id=RUN_ID, key=key, state=RunState.RUNNING, created_at=created_at)
         self.stored_reports: list[StoredReport] = []
         self.notices: list[StoredNotice] = []
         self.rows: dict[BatchKey, BatchRow] = {}
@@ -76,37 +65,17 @@ class MemoryLog:
         if message.attempt not in self._attempts:
             self._attempts.append(message.attempt)
         attempt_id = self._attempts.index(message.attempt) + 1
-        self._claim(message, attempt_id, at)
+        claimed = (attempt_id, message.rank)
+        self._claims[claimed] = renewed_claim(self._claims.get(claimed), message, now=at)
+        if isinstance(message, wire.Report | wire.Scalars):
+            self.stored_run = replace(self.stored_run, last_report_at=at)
         if isinstance(message, wire.Report):
             self.stored_reports.append(
                 trainer.stored(message, id_=len(self.stored_reports) + 1, at=at, attempt_id=attempt_id)
             )
-            self.stored_run = replace(self.stored_run, last_report_at=at)
         elif not isinstance(message, wire.Heartbeat):
-            self.notices.append(
-                StoredNotice(
-                    id=len(self.notices) + 1,
-                    run_id=RUN_ID,
-                    attempt_id=attempt_id,
-                    received_at=at,
-                    message=message,
-                )
-            )
-            if isinstance(message, wire.Scalars):
-                self.stored_run = replace(self.stored_run, last_report_at=at)
-
-    def _claim(self, message: wire.Message, attempt_id: int, at: float) -> None:
-        place = (attempt_id, message.rank)
-        self._claims[place] = renewed_claim(
-            self._claims.get(place),
-            launch=message.launch,
-            step=message.step if isinstance(message, wire.Report) else None,
-            now=at,
-            is_report=isinstance(message, wire.Report),
-            is_scalars=isinstance(message, wire.Scalars),
-            is_end=isinstance(message, wire.Finish),
-            is_heartbeat=isinstance(message, wire.Heartbeat),
-        )
+            place = {"id": len(self.notices) + 1, "run_id": RUN_ID, "attempt_id": attempt_id}
+            self.notices.append(StoredNotice(**place, received_at=at, message=message))
 
     def unfinished_runs(self, slots: Collection[int] | None = None) -> list[Run]:
         self._check()
@@ -239,7 +208,9 @@ class MemoryLog:
             assert ordinals.get(row.ordinal, row.key) == row.key, "an ordinal belongs to one batch"
             self.rows[row.key] = row
         self.decisions |= {(decision.key, decision.policy_hash): decision for decision in outcome.decisions}
-        self._write_alerts(outcome.alerts)
+        for alert in outcome.alerts:
+            self.alerts[alert.identity, alert.attempt_id, alert.step, alert.update] = alert
+        self.alerts = {place: alert for place, alert in self.alerts.items() if alert.state is not AlertState.DROPPED}
         for event in outcome.alert_events:
             place = (event.attempt_id, event.step, event.update, event.silence_started_at)
             self.alert_events.setdefault((event.identity, *place, event.state), event)
@@ -252,10 +223,3 @@ class MemoryLog:
         fields = ("state", "last_step", "attempt_id", "owner", "tags", "mode", "config", "ending", "warnings")
         changed = {name: getattr(outcome, name) for name in fields if getattr(outcome, name)}
         self.stored_run = replace(self.stored_run, **changed)
-
-    def _write_alerts(self, alerts: Sequence[Alert]) -> None:
-        for alert in alerts:
-            place = (alert.identity, alert.attempt_id, alert.step, alert.update)
-            self.alerts[place] = alert
-            if alert.state is AlertState.DROPPED:
-                del self.alerts[place]

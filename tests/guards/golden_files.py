@@ -23,7 +23,7 @@ SOMETIMES = "behind"
 """How far the judging is behind, which a busy machine makes more than five seconds."""
 VARYING_KEYS = re.compile(
     r"(^|_)(step_seconds|seconds_per_step|launch|secret|request_id|idle_seconds|elapsed|elapsed_seconds|next|x-trmon-signature|webhook-id"
-    r"|webhook-signature|free_bytes|last_used_at)$"
+    r"|webhook-signature|free_bytes|last_used_at|run_days)$"
 )
 VARYING_WORDS = [
     (re.compile(pattern), word)

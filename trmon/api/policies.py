@@ -24,7 +24,7 @@ from trmon.domain.adaptation.proposal import (
     NoChangeReason,
     SampleWindow,
 )
-from trmon.domain.adaptation.target_mask_rate import anchor_of, recommend, run_controller
+from trmon.domain.adaptation.target_mask_rate import anchor_of, propose, recommend
 from trmon.domain.errors import Conflict, InvalidInput, NotFound
 from trmon.domain.policies import PolicyRegistry, PolicyVersion, default_version
 from trmon.domain.runs.run import Run, RunState
@@ -216,9 +216,9 @@ def get_adaptation(key: Named, access: Reader, service: Service) -> AdaptationIn
     versions = [default_version(now=run.created_at), *store.policies.history(run.id, access=access)]
     nothing = NoChange(NoChangeReason.TOO_FEW, "no stored sequence has the columns that the policy needs")
     gain = _gain(service, run, access)
-    recommended = run_controller(
-        setting,
+    recommended = propose(
         sample,
+        setting=setting,
         current=current,
         anchor=anchor_of(versions),
         is_stalled=run.state is RunState.STALLED,

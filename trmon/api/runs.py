@@ -21,7 +21,7 @@ from trmon.api.http.parameters import MAX_NAMES, After, Limit, Named, RequestBod
 from trmon.api.policies import get_adaptation, list_policy_versions
 from trmon.domain.access import Access
 from trmon.domain.alerts.alert import AlertState
-from trmon.domain.alerts.owner_change import OwnerChange
+from trmon.domain.alerts.delivery import OwnerChange
 from trmon.domain.errors import InvalidInput
 from trmon.domain.health.problems import cause_of
 from trmon.domain.identity import RunKey, checked_name

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
@@ -12,9 +12,8 @@ from trmon.domain.findings.verdict import Judgement, Word
 from trmon.domain.health.judgement import RunVerdict, Urgency
 from trmon.domain.runs.run import Run
 from trmon.domain.signals.derived_signals import DERIVED
+from trmon_client.core.arrays import Array
 from trmon_client.core.signals.catalogue import signal_words
-
-Array: TypeAlias = Any
 
 SMOOTHED_POINTS = 5
 BASELINE_POINTS = 20

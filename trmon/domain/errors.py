@@ -46,10 +46,7 @@ class NotFound(TrmonError):
 
     def __init__(self, kind: str, name: str, *, nearest: Sequence[str] = ()) -> None:
         """Args: nearest: similar names that the caller may see."""
-        self.nearest = nearest
         super().__init__(f"no {kind} {name!r}{_suggestion(nearest)}")
-        self.kind = kind
-        self.name = name
 
 
 class Conflict(TrmonError):

@@ -31,6 +31,19 @@ class PolicyVersion:
     pinned: bool = False
     evidence: Mapping[str, Any] = field(default_factory=dict)
 
+    def followed_by(
+        self, policy: Policy, *, author: str, reason: str, now: float, evidence: Mapping[str, Any] | None = None
+    ) -> PolicyVersion:
+        """Return the version that replaces this one; the shadows stay."""
+        return PolicyVersion(
+            policy=policy,
+            shadows=self.shadows,
+            author=author,
+            reason=reason,
+            created_at=now,
+            evidence=evidence or {},
+        )
+
     @property
     def is_adapted(self) -> bool:
         """Whether a controller is its author."""
@@ -71,13 +84,7 @@ def version_from_trainer(current: PolicyVersion, policy: Policy, *, now: float) 
     requested = policy.spec() == calibrated["policy"] if calibrated else policy == current.policy
     if author not in ("trmon", TRAINER_AUTHOR) or requested:
         return None
-    return PolicyVersion(
-        policy=policy,
-        shadows=current.shadows,
-        author=TRAINER_AUTHOR,
-        reason=TRAINER_REASON,
-        created_at=now,
-    )
+    return current.followed_by(policy, author=TRAINER_AUTHOR, reason=TRAINER_REASON, now=now)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

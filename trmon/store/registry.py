@@ -200,7 +200,7 @@ class RunRegistry:
         resolution = resolve_attempt(
             claim,
             launch=message.launch,
-            step=_step(message, claim),
+            step=progress_step(claim, message),
             now=arrival.at,
             live_seconds=self._live_seconds,
             is_moved=attempt.is_moved,
@@ -236,17 +236,7 @@ class RunRegistry:
 
     def _extend(self, attempt: AttemptEntry, arrival: ArrivedMessage) -> None:
         message = arrival.message
-        former = attempt.claims.get(message.rank)
-        claim = renewed_claim(
-            former,
-            launch=message.launch,
-            step=_step(message, former),
-            now=arrival.at,
-            is_report=isinstance(message, wire.Report),
-            is_scalars=isinstance(message, wire.Scalars),
-            is_end=isinstance(message, wire.Finish),
-            is_heartbeat=isinstance(message, wire.Heartbeat),
-        )
+        claim = renewed_claim(attempt.claims.get(message.rank), message, now=arrival.at)
         attempt.claims[message.rank] = claim
         self._changed[attempt.id, message.rank] = {
             "attempt_id": attempt.id,
@@ -281,15 +271,7 @@ def _left_or_forked(attempt: AttemptEntry, message: wire.Message) -> AttemptEntr
     """Return the fork of the message's launch if there is one, unless the message belongs before it."""
     fork = attempt.forks.get(message.launch)
     claim = attempt.claims.get(message.rank)
-    step = _step(message, claim)
+    step = progress_step(claim, message)
     if fork is None or was_reached_before_fork(claim, launch=message.launch, step=step):
         return attempt
     return fork
-
-
-def _step(message: wire.Message, claim: Claim | None) -> int | None:
-    return progress_step(
-        claim,
-        report_step=message.step if isinstance(message, wire.Report) else None,
-        scalars_step=message.step if isinstance(message, wire.Scalars) else None,
-    )

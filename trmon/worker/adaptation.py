@@ -20,7 +20,7 @@ from trmon.domain.adaptation.proposal import (
     policy_reads,
     sample_of_reports,
 )
-from trmon.domain.adaptation.target_mask_rate import anchor_of, run_controller, version_of_proposal
+from trmon.domain.adaptation.target_mask_rate import anchor_of, propose, version_of_proposal
 from trmon.domain.alerts.alert import Alert
 from trmon.domain.batches.batch import BatchRow, QuarantinePart
 from trmon.domain.budget.trainer_advice import (
@@ -102,9 +102,9 @@ class BoundController:
             return None
         self._steps.clear()
         versions = [default_version(now=run.created_at), *self._history.policies.history(run.id)]
-        result = run_controller(
-            self._setting,
+        result = propose(
             self._window.sample(),
+            setting=self._setting,
             current=current,
             anchor=anchor_of(versions),
             is_stalled=is_stalled,

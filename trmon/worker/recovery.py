@@ -23,7 +23,7 @@ from trmon.domain.pipeline.publish import BatchChanges, publish_transitions
 from trmon.domain.pipeline.run_update import Frontier, RunProgress
 from trmon.domain.pipeline.state import STATE_VERSION, PassContext, PipelineState
 from trmon.domain.pipeline.transition import apply_state_change
-from trmon.domain.runs.liveness import Liveness, StateChange, ending_of, time_by_now
+from trmon.domain.runs.liveness import Liveness, StateChange, time_by_now
 from trmon.store.repositories.run_log import RunLog
 from trmon.worker.pass_changes import PassChanges
 from trmon.worker.run_context import RunContext, RunHistory
@@ -220,4 +220,4 @@ def _apply_old_notice(run: LoadedRun, notice: StoredNotice) -> None:
         return
     run.pending.apply_notice(notice)
     if isinstance(message, wire.Finish) and run.life.state.ended:
-        run.life = replace(run.life, ending=ending_of(message))
+        run.life = replace(run.life, ending=message)

@@ -9,8 +9,7 @@ from typing import Any, TypeVar
 
 import structlog
 
-from trmon.domain.alerts.delivery import Routes
-from trmon.domain.alerts.owner_change import OwnerChange
+from trmon.domain.alerts.delivery import OwnerChange, Routes
 from trmon.domain.batches.batch import BatchRow
 from trmon.domain.errors import Damaged, LakeUnavailable, Overloaded
 from trmon.domain.identity import BatchKey

@@ -27,7 +27,7 @@ from trmon.domain.adaptation.calibration import (
     version_of_calibration,
 )
 from trmon.domain.adaptation.proposal import AdaptationMode, AdaptationSetting, BoundProposal, PolicySample
-from trmon.domain.adaptation.target_mask_rate import anchor_of, run_controller
+from trmon.domain.adaptation.target_mask_rate import anchor_of, propose
 from trmon.domain.identity import BatchKey
 from trmon.domain.policies import PolicyVersion, default_version, version_from_trainer
 from trmon_client.core.policies.policy import Policy, preset
@@ -205,13 +205,12 @@ def test_a_calibration_of_a_persons_policy_is_kept_from_the_trainer() -> None:
 
 
 def proposal(sample: list[PolicySample], *, policy: Policy, setting: AdaptationSetting) -> BoundProposal:
-    return run_controller(
-        setting,
+    return propose(
         PolicySample.merge(sample),
+        setting=setting,
         current=replace(FIRST, policy=policy),
         anchor=anchor_of([START, FIRST]),
         calibrated=calibrated_limits([START, FIRST]),
-        is_stalled=False,
     )
 
 

@@ -7,22 +7,21 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 import pytest
 
 from tests.domain.adaptation import stream
 from trmon.domain.adaptation.proposal import (
-    AdaptationMode,
     AdaptationSetting,
     BoundProposal,
     ControllerResult,
     MoveLimit,
-    NoChange,
     NoChangeReason,
     PolicySample,
 )
-from trmon.domain.adaptation.target_mask_rate import anchor_of, propose, recommend, run_controller, version_of_proposal
+from trmon.domain.adaptation.target_mask_rate import anchor_of, propose, recommend, version_of_proposal
 from trmon.domain.policies import PolicyVersion, default_version
 from trmon_client.core.bounds import max_delta
 from trmon_client.core.policies.criteria import Criterion
@@ -31,10 +30,11 @@ from trmon_client.core.policies.policy import Policy, preset
 from trmon_client.core.policies.presets import CERTIFICATE_MARGIN
 
 SETTING = AdaptationSetting()
+BY_A_PERSON = PolicyVersion(policy=stream.K3, shadows=(), author="ann", reason="", created_at=1.0)
 
 
 def proposed(policy: Policy, sample: PolicySample, *, anchor: Policy | None = None) -> ControllerResult:
-    return propose(sample, policy=policy, anchor=anchor or policy, setting=SETTING)
+    return propose(sample, current=replace(BY_A_PERSON, policy=policy), anchor=anchor or policy, setting=SETTING)
 
 
 def upper(bound: float) -> Policy:
@@ -196,24 +196,23 @@ def test_a_drifting_run_is_followed() -> None:
     assert run.reaches[-1] / run.reaches[0] == pytest.approx(4.0, rel=0.2)
 
 
-APPLY = AdaptationSetting(mode=AdaptationMode.APPLY)
-BY_A_PERSON = PolicyVersion(policy=stream.K3, shadows=(), author="ann", reason="", created_at=1.0)
-
-
-def verdict_of(
-    current: PolicyVersion, sample: PolicySample | None = LARGE_SAMPLE, *, is_stalled: bool = False
-) -> BoundProposal | NoChange:
-    return run_controller(APPLY, sample, current=current, anchor=stream.K3, is_stalled=is_stalled)
-
-
-def test_a_run_that_is_pinned_stalled_or_without_readable_sequences_keeps_its_bounds() -> None:
-    assert verdict_of(replace(BY_A_PERSON, pinned=True)).reason is NoChangeReason.PINNED
-    assert verdict_of(BY_A_PERSON, is_stalled=True).reason is NoChangeReason.STALLED
-    assert verdict_of(BY_A_PERSON, None).reason is NoChangeReason.TOO_FEW
+@pytest.mark.parametrize(
+    ("reason", "given"),
+    [
+        (NoChangeReason.PINNED, {"current": replace(BY_A_PERSON, pinned=True)}),
+        (NoChangeReason.STALLED, {"is_stalled": True}),
+        (NoChangeReason.TOO_FEW, {"sample": None}),
+    ],
+)
+def test_a_run_that_is_pinned_stalled_or_without_readable_sequences_keeps_its_bounds(
+    reason: NoChangeReason, given: dict[str, Any]
+) -> None:
+    usual = {"sample": LARGE_SAMPLE, "current": BY_A_PERSON, "anchor": stream.K3, "setting": SETTING}
+    assert propose(**usual | given).reason is reason
 
 
 def test_a_proposal_becomes_a_version_with_author_reason_and_evidence() -> None:
-    proposal = verdict_of(BY_A_PERSON)
+    proposal = proposed(stream.K3, LARGE_SAMPLE)
     version = version_of_proposal(proposal, current=BY_A_PERSON, now=7.0)
     assert (version.author, version.created_at, version.pinned) == ("trmon:target_mask_rate", 7.0, False)
     assert version.is_adapted

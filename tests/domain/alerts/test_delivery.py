@@ -1,4 +1,4 @@
-"""The key and the subject of a delivery."""
+"""Deliveries: their keys, groups and merged stalls, and those of a run that changes its owner or its name."""
 
 from __future__ import annotations
 
@@ -8,20 +8,24 @@ from typing import Any
 import pytest
 
 from tests.domain.alerts.alert_builders import ALERT, delivery_of
+from tests.domain.memory_log import MemoryLog
 from trmon.domain.alerts.alert import Alert, AlertState
 from trmon.domain.alerts.delivery import (
     MAX_WAIT_SECONDS,
     Delivery,
     DeliveryState,
     MergedStalls,
+    OwnerChange,
     RetryPolicy,
     Routes,
     StallMerging,
     Subject,
+    closing_delivery,
     group_deliveries,
     merge_stalls,
     repeat_interval_seconds,
 )
+from trmon.domain.alerts.transitions import TransitionReason
 from trmon.domain.severity import Severity
 
 
@@ -45,22 +49,22 @@ def keys(*deliveries: Delivery, in_flight: tuple[Subject, ...] = ()) -> list[str
     return [" ".join(delivery.dedup_key for delivery in group) for group in groups]
 
 
-def test_due_alerts_of_a_run_are_one_group_per_receiver() -> None:
-    groups = keys(due("a"), due("b"), due("c", run_id=2), due("a", receiver="slack"), due("d"))
-    assert groups == ["a b d", "c", "a"]
+@pytest.mark.parametrize(
+    ("deliveries", "groups"),
+    [
+        pytest.param([due("a"), due("b"), due("c", run_id=2)], ["a b", "c"], id="one group per run"),
+        pytest.param([due("a"), due("a", receiver="slack"), due("d")], ["a d", "a"], id="and receiver"),
+        pytest.param([due(key, receiver="pager") for key in "ab"], ["a", "b"], id="a receiver of single alerts"),
+        pytest.param([due(key, run_id=None) for key in "ab"], ["a", "b"], id="without a run none are grouped"),
+        pytest.param([due("a1"), due("b1"), due("a2")], ["a1 b1"], id="one delivery of an alert at a time"),
+    ],
+)
+def test_deliveries_that_are_due_together_are_grouped(deliveries: list[Delivery], groups: list[str]) -> None:
+    assert keys(*deliveries) == groups
 
 
-def test_a_receiver_without_grouping_gets_each_alert_alone() -> None:
-    assert keys(due("a", receiver="pager"), due("b", receiver="pager"), due("c")) == ["a", "b", "c"]
-
-
-def test_one_delivery_of_an_alert_is_sent_at_a_time() -> None:
-    assert keys(due("a1"), due("b1"), due("a2")) == ["a1 b1"]
+def test_an_alert_that_is_being_sent_waits() -> None:
     assert keys(due("a1"), due("b1"), due("a2"), in_flight=(("hook", "a"),)) == ["b1"]
-
-
-def test_deliveries_without_a_run_are_not_grouped() -> None:
-    assert keys(due("a", run_id=None), due("b", run_id=None)) == ["a", "b"]
 
 
 DELIVERY = delivery_of()
@@ -189,3 +193,44 @@ def test_the_end_of_a_stall_waits_behind_its_start() -> None:
     assert stalls.waiting == (firing,)
     assert resolved.subject in stalls.subjects
     assert merged(resolved, in_flight=(firing.subject,)) == MergedStalls()
+
+
+OWNERS = Routes(receivers=("hook", "slack", "pager"), by_owner={"ana": ("slack",), "bo": ("slack", "pager"), "cy": ()})
+OWNER_CHANGE = OwnerChange(routes=OWNERS, public_url=None, now=500.0)
+RUN = MemoryLog().stored_run
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "receivers"),
+    [
+        ("ana", "bo", ["pager"]),
+        ("bo", "ana", []),
+        ("ana", "ana", []),
+        ("cy", "bo", ["slack", "pager"]),
+        ("bo", "cy", []),
+        (None, "bo", []),
+        ("bo", "dan", ["hook"]),
+    ],
+)
+def test_only_receivers_that_the_former_owner_did_not_have_are_notified(
+    before: str | None, after: str, receivers: list[str]
+) -> None:
+    deliveries = OWNER_CHANGE.deliveries([ALERT], before=replace(RUN, owner=before), after=replace(RUN, owner=after))
+    assert [delivery.receiver for delivery in deliveries] == receivers
+    assert {delivery.notification.run.owner for delivery in deliveries} <= {after}
+    assert {(delivery.episode, delivery.told_state) for delivery in deliveries} <= {(ALERT.episode, AlertState.FIRING)}
+
+
+def test_pending_alerts_and_severity_info_are_not_delivered() -> None:
+    quiet = [replace(ALERT, state=AlertState.PENDING), replace(ALERT, severity=Severity.INFO)]
+    assert OWNER_CHANGE.deliveries(quiet, before=replace(RUN, owner="ana"), after=replace(RUN, owner="bo")) == ()
+
+
+def test_it_resolves_the_alert_under_the_name_of_the_run_that_the_receiver_knows() -> None:
+    fired = delivery_of()
+    closing = closing_delivery(fired, reason=TransitionReason.DELETED, now=99.0)
+    assert closing.dedup_key == f"hook:{ALERT.episode}:deleted:grpo:resolved"
+    assert (closing.run_id, closing.episode, closing.told_state) == (None, ALERT.episode, AlertState.RESOLVED)
+    told = closing.notification
+    assert (told.status, told.reason, told.url) == (AlertState.RESOLVED, "the run was deleted", None)
+    assert (told.alert.at, told.alert.since_at, told.run) == (99.0, ALERT.since_at, fired.notification.run)

@@ -58,9 +58,11 @@ SILENCE = Silence(
 
 def delivery_context(alert: Alert | None = ALERT, *, run: Run = RUN, **fields: Any) -> DeliveryContext:
     """Return the context of a run with an alert or none; other fields of DeliveryContext by name."""
-    return DeliveryContext(run=run, alerts=() if alert is None else (alert,), **{"tried": {}, **fields})
+    return DeliveryContext(**{"run": run, "alerts": () if alert is None else (alert,), "tried": {}, **fields})
 
 
+ACK = Acknowledgement(author="ana", note="", at=NOW)
+ACKED = delivery_context(acked={ALERT.episode: ACK})
 REMINDER = replace(FIRING, rounds=1)
 FIRES_AGAIN = replace(delivery_of(replace(ALERT, since_at=ALERT.since_at - 9.0)), rounds=1)
 TO_PAGER = replace(RESOLVED, receiver="pager")
@@ -103,9 +105,8 @@ def test_a_delivery_is_muted_with_a_reason(
 
 
 def test_an_acknowledged_alert_is_sent_again_to_a_receiver_that_drops_what_is_not_repeated() -> None:
-    acked = delivery_context(acked={ALERT.episode: Acknowledgement(author="ana", note="", at=NOW)})
-    assert mute_reason(FIRING, acked, now=NOW) is MuteReason.ACKNOWLEDGED
-    assert mute_reason(FIRING, acked, now=NOW, must_repeat=True) is None
+    assert mute_reason(FIRING, ACKED, now=NOW) is MuteReason.ACKNOWLEDGED
+    assert mute_reason(FIRING, ACKED, now=NOW, must_repeat=True) is None
 
 
 def test_an_episode_is_named_by_its_alert_and_batch() -> None:
@@ -168,23 +169,16 @@ def test_an_update_has_its_reason() -> None:
 
 
 DELIVERY = delivery_of()
-ACK = Acknowledgement(author="ana", note="", at=NOW)
 
 
-def enriched_context(*firing: Alert, transitions: int = 1, acked: bool = False) -> DeliveryContext:
-    """Return the context of a run whose alert had a number of transitions in as many steps, the last at its own."""
-    events = [transition_event(replace(ALERT, step=ALERT.step - back)) for back in range(transitions)]
-    return DeliveryContext(
-        run=MemoryLog().stored_run,
-        alerts=firing or (ALERT,),
-        tried={},
-        acked={ALERT.episode: ACK} if acked else {},
-        events=tuple(events),
-    )
+def after_transitions(n: int) -> DeliveryContext:
+    """Return the context of a run whose alert had n transitions in as many steps, the last at its own."""
+    events = (transition_event(replace(ALERT, step=ALERT.step - back)) for back in range(n))
+    return delivery_context(events=tuple(events))
 
 
 def test_a_notification_lists_the_firing_alerts_and_whether_they_are_acknowledged() -> None:
-    notification = enrich_notification(DELIVERY, enriched_context(acked=True), now=0.0)
+    notification = enrich_notification(DELIVERY, ACKED, now=0.0)
     assert notification.firing == (
         FiringAlert(
             rule="high",
@@ -204,27 +198,24 @@ def test_a_notification_lists_the_firing_alerts_and_whether_they_are_acknowledge
 
 def test_who_has_an_alert_is_told_also_during_a_silence_until_it_ends_or_somebody_else_has_it() -> None:
     told = acknowledging_delivery(DELIVERY, ACK, now=NOW)
-    acked = enriched_context(acked=True)
-    silence = Silence(id=1, project=None, matchers=(), author="", note="", starts_at=0.0, ends_at=2 * NOW)
     assert told.notification.state is NotifiedState.ACKNOWLEDGED
-    assert mute_reason(told, replace(acked, silences=(silence,)), now=NOW) is None
-    taken = replace(acked, acked={ALERT.episode: replace(ACK, author="bo")})
+    assert mute_reason(told, replace(ACKED, silences=(SILENCE,)), now=NOW) is None
+    taken = replace(ACKED, acked={ALERT.episode: replace(ACK, author="bo")})
     assert mute_reason(told, taken, now=NOW) is MuteReason.TAKEN_OVER
-    assert mute_reason(told, enriched_context(replace(ALERT, state=AlertState.RESOLVED)), now=NOW) is MuteReason.ENDED
+    assert mute_reason(told, delivery_context(ENDED), now=NOW) is MuteReason.ENDED
     assert repeat_interval_seconds(told, ALERT, remind_seconds=60.0, receiver_repeat_seconds=60.0) is None
 
 
 def test_alerts_that_joined_the_incident_are_marked() -> None:
     incident = replace(ALERT, identity="1/incident", rule=INCIDENT_RULE, labels={"title": "stale rollouts"})
     member = replace(ALERT, identity="1/low", rule="low")
-    context = enriched_context(incident, member)
+    context = delivery_context(alerts=(incident, member))
     firing = enrich_notification(DELIVERY, context, now=0.0, leading=[incident]).firing
     assert [(one.title, one.in_incident) for one in firing] == [("stale rollouts", False), ("low", True)]
 
 
 def test_a_notification_names_the_current_owner_and_the_key_of_the_delivery() -> None:
-    context = enriched_context()
-    context = replace(context, run=replace(context.run, owner="bo"))
+    context = delivery_context(run=replace(RUN, owner="bo"))
     notification = enrich_notification(replace(DELIVERY, rounds=2), context, now=0.0)
     assert (notification.run.owner, notification.key, notification.told_before) == ("bo", "x:2", 2)
 
@@ -247,15 +238,15 @@ def test_an_incident_that_was_over_before_its_run_finished_is_not_sent_after_it(
 
 
 def test_an_alert_that_starts_to_flap_is_reported_and_then_muted() -> None:
-    starts = enriched_context(transitions=MAX_TRANSITIONS)
+    starts = after_transitions(MAX_TRANSITIONS)
     assert mute_reason(DELIVERY, starts, now=0.0) is None
     flapping = enrich_notification(DELIVERY, starts, now=0.0).flapping
     assert flapping == Flapping(transitions=6, within_steps=100)
-    assert mute_reason(DELIVERY, enriched_context(transitions=MAX_TRANSITIONS + 1), now=0.0) is MuteReason.FLAPPING
+    assert mute_reason(DELIVERY, after_transitions(MAX_TRANSITIONS + 1), now=0.0) is MuteReason.FLAPPING
 
 
 def test_transitions_of_other_alerts_and_attempts_do_not_count_as_flapping() -> None:
-    context = enriched_context(transitions=9)
+    context = after_transitions(9)
     of_other_alert = [replace(event, identity="1/low") for event in context.events]
     of_other_attempt = [replace(event, attempt_id=2) for event in context.events]
     assert mute_reason(DELIVERY, replace(context, events=(*of_other_alert, *of_other_attempt)), now=0.0) is None

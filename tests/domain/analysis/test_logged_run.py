@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from trmon.domain.analysis.logged_run import LoggedRun, judged, not_judged, read_logged_run, run_cost
-from trmon.domain.analysis.logged_steps import LogRow, StepSource, survey_log
+from trmon.domain.analysis.logged_steps import LogRow, survey_log
 from trmon.domain.errors import InvalidInput
 from trmon.domain.findings.catalogue import builtin_catalogue
 from trmon.domain.findings.judge import JudgeState, Place
@@ -59,12 +59,6 @@ def test_nan_before_a_restart_is_named_and_has_ended() -> None:
     assert state.ended[0].onset_place == Place(1, 6)
 
 
-def test_rows_are_counted_if_none_states_its_step() -> None:
-    run = read([{"reward": 0.1}, {"reward": 0.2}])
-    assert run.tally.survey.step_source is StepSource.ROWS
-    assert places(run) == [(1, 1), (1, 2)]
-
-
 def test_summaries_and_lines_without_a_known_name_are_no_steps_and_an_evaluation_is_a_gap_in_the_rest() -> None:
     run = read(
         [
@@ -94,12 +88,6 @@ def test_nan_in_the_last_row_of_a_log_needs_no_second_one() -> None:
     assert list(judge(rows).standing) == []
 
 
-def test_a_reward_that_falls_has_its_onset_at_the_fall() -> None:
-    state = judge([{"step": step, "critic/score/mean": 0.8 if step < 60 else 0.1} for step in range(120)])
-    spell = state.standing["reward_collapse"]
-    assert (spell.onset_place, spell.last_good) == (Place(1, 60), Place(1, 59))
-
-
 def test_a_finding_without_data_is_said_to_be_one_and_those_with_data_are_not() -> None:
     catalogue = builtin_catalogue()
     state = judge([{"step": step, "reward": 0.5, "grad_norm": 0.3} for step in range(3)])
@@ -113,11 +101,6 @@ def test_what_names_mean_and_what_is_not_understood_is_said_once() -> None:
     tally = read([{"step": step, **row} for step in range(3)]).tally
     assert (tally.names, list(tally.unknown)) == ({"lr": "actor/lr"}, ["mine/seen"])
     assert list(tally.left_out) == ["sampling/importance_sampling_ratio/mean"]
-
-
-def test_durations_are_those_of_the_steps() -> None:
-    run = read([{"step": 0, "actor/lr": 1e-6, "timing_s/step": 30.0}, {"step": 1, "actor/lr": 1e-6}])
-    np.testing.assert_array_equal(run.column("step_seconds"), [30.0, math.nan])
 
 
 def test_a_log_without_a_known_name_is_refused_with_what_it_has_and_what_is_known() -> None:
@@ -135,12 +118,6 @@ def test_updates_that_are_counted_by_themselves_belong_to_their_step() -> None:
     run = read(rollouts + updates)
     assert places(run) == [(1, step) for step in range(5)]
     assert run.column("loss") == [3.0, 7.0, 11.0, 15.0, 19.0]
-
-
-def test_common_names_are_read_where_no_framework_has_them() -> None:
-    run = read([{"step": 1, "mean_reward": 0.5, "gradient_norm": 0.2}])
-    assert run.tally.survey.framework is None
-    assert (run.column("reward_mean"), run.column("grad_norm")) == ([0.5], [0.2])
 
 
 def run(**columns: list[Any]) -> LoggedRun:

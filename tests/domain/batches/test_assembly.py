@@ -29,8 +29,12 @@ class Arrivals:
         return [(batch.key.step, batch.completeness) for batch in due]
 
 
-def test_a_batch_waits_until_its_chunks_are_counted() -> None:
-    arrivals = Arrivals()
+@pytest.fixture
+def arrivals() -> Arrivals:
+    return Arrivals()
+
+
+def test_a_batch_waits_until_its_chunks_are_counted(arrivals: Arrivals) -> None:
     arrivals.receive(0, chunk=0)
     arrivals.receive(0, chunk=1)
     assert arrivals.closed(1.0) == []
@@ -39,8 +43,7 @@ def test_a_batch_waits_until_its_chunks_are_counted() -> None:
     assert arrivals.closed(1.0) == []
 
 
-def test_a_chunk_count_may_arrive_before_its_chunks() -> None:
-    arrivals = Arrivals()
+def test_a_chunk_count_may_arrive_before_its_chunks(arrivals: Arrivals) -> None:
     arrivals.receive(1, finished=finished((0, None, 2)))
     arrivals.receive(0, chunk=1)
     assert arrivals.closed(1.0) == []
@@ -58,9 +61,8 @@ def test_a_chunk_count_may_arrive_before_its_chunks() -> None:
     ],
 )
 def test_the_end_of_the_grace_period_closes_incomplete_batches(
-    chunks: list[int], counted: int | None, world_size: int, completeness: Completeness
+    arrivals: Arrivals, chunks: list[int], counted: int | None, world_size: int, completeness: Completeness
 ) -> None:
-    arrivals = Arrivals()
     for chunk in chunks:
         arrivals.receive(0, chunk=chunk, world_size=world_size)
     if counted is not None:
@@ -69,22 +71,19 @@ def test_the_end_of_the_grace_period_closes_incomplete_batches(
     assert arrivals.closed(60.0) == [(0, completeness)]
 
 
-def test_the_grace_period_starts_at_the_newest_report() -> None:
-    arrivals = Arrivals()
+def test_the_grace_period_starts_at_the_newest_report(arrivals: Arrivals) -> None:
     arrivals.receive(0, chunk=0, at=0.0)
     arrivals.receive(0, chunk=1, at=50.0)
     assert arrivals.closed(100.0) == []
     assert arrivals.closed(110.0) == [(0, Completeness.UNCONFIRMED)]
 
 
-def test_the_grace_period_starts_no_earlier_than_the_service() -> None:
-    arrivals = Arrivals()
+def test_the_grace_period_starts_no_earlier_than_the_service(arrivals: Arrivals) -> None:
     arrivals.receive(0, at=0.0)
     assert arrivals.closed(5000.0, watching_since=4990.0) == []
 
 
-def test_an_open_batch_delays_only_later_batches_of_its_attempt() -> None:
-    arrivals = Arrivals()
+def test_an_open_batch_delays_only_later_batches_of_its_attempt(arrivals: Arrivals) -> None:
     arrivals.receive(0, world_size=2, at=0.0)
     arrivals.receive(1, finished=finished((0, None, 1)), at=30.0)
     arrivals.receive(2, finished=finished((1, None, 1)), at=40.0)
@@ -95,8 +94,7 @@ def test_an_open_batch_delays_only_later_batches_of_its_attempt() -> None:
     assert arrivals.closed(61.0) == [(0, Completeness.MISSING_RANK), (1, Completeness.COMPLETE)]
 
 
-def test_updates_close_in_order_after_the_rollout_batch() -> None:
-    arrivals = Arrivals()
+def test_updates_close_in_order_after_the_rollout_batch(arrivals: Arrivals) -> None:
     arrivals.receive(0, update=1)
     arrivals.receive(0, update=0)
     arrivals.receive(0)
@@ -105,8 +103,7 @@ def test_updates_close_in_order_after_the_rollout_batch() -> None:
     assert [batch.key.update for batch in due] == [None, 0, 1]
 
 
-def test_batches_do_not_wait_for_a_rank_that_ended_until_it_restarts() -> None:
-    arrivals = Arrivals()
+def test_batches_do_not_wait_for_a_rank_that_ended_until_it_restarts(arrivals: Arrivals) -> None:
     end = wire.Finish(attempt="a", launch="launch-1", sequence=1, world_size=2, finished=finished((0, None, 1)))
     arrivals.receive(0, world_size=2)
     arrivals.assembly.rank_ended(1, end)
@@ -117,24 +114,21 @@ def test_batches_do_not_wait_for_a_rank_that_ended_until_it_restarts() -> None:
     assert arrivals.closed(1.0) == []
 
 
-def test_batches_wait_for_a_rank_again_after_its_start() -> None:
-    arrivals = Arrivals()
+def test_batches_wait_for_a_rank_again_after_its_start(arrivals: Arrivals) -> None:
     arrivals.assembly.rank_ended(1, wire.Finish(attempt="a", launch="launch-1", sequence=1))
     arrivals.assembly.rank_started(1, 0)
     arrivals.receive(0)
     assert arrivals.closed(1.0) == []
 
 
-def test_reports_of_a_closed_batch_are_ordered_by_rank_and_chunk() -> None:
-    arrivals = Arrivals()
+def test_reports_of_a_closed_batch_are_ordered_by_rank_and_chunk(arrivals: Arrivals) -> None:
     for rank, chunk in ((1, 1), (0, 1), (1, 0), (0, 0)):
         arrivals.receive(0, rank=rank, chunk=chunk, world_size=2)
     (batch,) = arrivals.assembly.close_due(now=GRACE, grace_seconds=GRACE, watching_since=0.0)
     assert [(r.key.rank, r.key.chunk) for r in batch.reports] == [(0, 0), (0, 1), (1, 0), (1, 1)]
 
 
-def test_the_oldest_report_and_the_end_of_the_grace_period_of_open_batches() -> None:
-    arrivals = Arrivals()
+def test_the_oldest_report_and_the_end_of_the_grace_period_of_open_batches(arrivals: Arrivals) -> None:
     assert arrivals.assembly.oldest_report_id() is None
     assert arrivals.assembly.grace_ends(grace_seconds=GRACE, watching_since=0.0) is None
     arrivals.receive(0, at=5.0)
@@ -150,24 +144,25 @@ def test_the_oldest_report_and_the_end_of_the_grace_period_of_open_batches() -> 
         pytest.param([0, 1], Completeness.MISSING_CHUNK, id="fewer: the trainer crashed"),
     ],
 )
-def test_an_announced_number_of_chunks_decides_completeness(chunks: list[int], completeness: Completeness) -> None:
-    arrivals = Arrivals()
+def test_an_announced_number_of_chunks_decides_completeness(
+    arrivals: Arrivals, chunks: list[int], completeness: Completeness
+) -> None:
     for chunk in chunks:
         arrivals.receive(0, chunk=chunk, chunks=3)
     arrivals.assembly.rank_ended(1, wire.Finish(attempt="a", launch="launch-1", sequence=1, outcome="crashed"))
     assert arrivals.closed(1.0) == [(0, completeness)]
 
 
-def test_a_count_of_what_was_sent_precedes_the_announced_one() -> None:
-    arrivals = Arrivals()
+def test_a_count_of_what_was_sent_precedes_the_announced_one(arrivals: Arrivals) -> None:
     arrivals.receive(0, chunks=3)
     arrivals.receive(1, finished=finished((0, None, 1)))
     assert arrivals.closed(1.0) == [(0, Completeness.COMPLETE)]
 
 
 @pytest.mark.parametrize(("count", "is_complete"), [(2, True), (3, False)])
-def test_a_count_that_comes_after_the_grace_period_confirms_the_closed_batch(count: int, is_complete: bool) -> None:
-    arrivals = Arrivals()
+def test_a_count_that_comes_after_the_grace_period_confirms_the_closed_batch(
+    arrivals: Arrivals, count: int, is_complete: bool
+) -> None:
     for chunk in (0, 1):
         arrivals.receive(0, chunk=chunk)
     assert arrivals.closed(GRACE) == [(0, Completeness.UNCONFIRMED)]

@@ -118,13 +118,10 @@ def test_an_anti_pattern_says_what_the_judge_found(
     ("policy", "presence"),
     [
         ("seq_mis", PRESENT),
-        ("seq_mis_two_sided", PRESENT),
         ("seq_tis", PRESENT),
         ("decoupled_seq_is_rs", PRESENT),
-        ("bypass_pg_geo_rs_seq_tis", PRESENT),
         ("decoupled_token_is", ABSENT),
         ("seq_mis_mask", ABSENT),
-        ("gspo", ABSENT),
     ],
 )
 def test_policies_with_weights_of_sequences_are_known_by_their_rules(policy: str, presence: Presence) -> None:

@@ -132,24 +132,14 @@ def test_chi2_over_both_drifts_says_so() -> None:
     assert "both drifts" in item.note
 
 
+SAMPLED = {"staleness_prob_diff_max": 0.1, "mismatch_prob_diff_max": 0.3, "staleness_tv_is": 0.01, "mismatch_tv": 0.02}
+
+
 def test_the_split_has_bounds_means_and_exact_values() -> None:
-    found = policy_split(
-        {
-            "staleness_prob_diff_max": 0.1,
-            "mismatch_prob_diff_max": 0.3,
-            "staleness_tv_is": 0.01,
-            "mismatch_tv": 0.02,
-            "tv_max": 0.4,
-            "tv_mean": 0.03,
-        },
-        is_replayed=True,
-    )
+    found = policy_split(SAMPLED | {"tv_max": 0.4, "tv_mean": 0.03}, is_replayed=True)
     assert (found.alpha_0, found.alpha_1, found.mismatch_share) == (0.1, 0.3, 0.3 / 0.4)
     assert (found.mean_staleness, found.mean_mismatch, found.exact_max, found.exact_mean) == (0.01, 0.02, 0.4, 0.03)
     assert found.is_replayed
-
-
-SAMPLED = {"staleness_prob_diff_max": 0.1, "mismatch_prob_diff_max": 0.3, "staleness_tv_is": 0.01, "mismatch_tv": 0.02}
 
 
 def test_with_the_logits_of_all_three_the_split_is_exact_and_says_so() -> None:

@@ -7,7 +7,6 @@ import math
 from dataclasses import replace
 from typing import Any
 
-import msgspec
 import pytest
 
 from tests.domain.alerts.alert_builders import ALERT
@@ -164,13 +163,6 @@ def test_advice_survives_a_round_trip_through_json() -> None:
     document = advice.document()
     assert json.loads(json.dumps(document, allow_nan=False)) == document
     assert document["lr_decay"] == {"factor": 0.5, "step": 200}
-
-
-def test_advice_that_an_older_service_stored_is_read() -> None:
-    risk = {"probability": 0.6, "level": "warn", "driven_by": ["reward"], "lr_scale": 1.0}
-    advice = msgspec.convert({"step": 3, "collapse_risk": risk}, Advice)
-    assert advice.collapse_risk is not None
-    assert (advice.collapse_risk.probability, advice.collapse_risk.calibration) == (0.6, "")
 
 
 def test_an_open_incident_is_named_by_its_step_and_advises_nothing_else() -> None:

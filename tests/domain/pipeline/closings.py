@@ -23,7 +23,6 @@ def pass_context(*, rules: RuleSet | None = None, run: dict[str, Any] | None = N
         "policies": PolicyRegistry.of(default_version(now=0.0)),
         "rules": rules or rule_yaml.builtin_rules(),
         "receivers": ("hook",),
-        "public_url": None,
         "now": 1000.0,
     }
     return PassContext(**usual | changed)

@@ -6,19 +6,17 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from msgspec import structs
 
 from tests.domain.pipeline.closings import pass_context
-from tests.domain.ruleruns import run
+from tests.domain.ruleruns import RuleRun, run
 from tests.store.builders import batch
 from trmon.domain.alerts.alert import Alert
 from trmon.domain.batches.batch import BatchRow
 from trmon.domain.findings.verdict import Word
 from trmon.domain.identity import BatchKey
-from trmon.domain.pipeline.close_batch import replay_row
 from trmon.domain.pipeline.draft import ClosingRow
-from trmon.domain.pipeline.fold import fold_row, reconsider
-from trmon.domain.pipeline.judging import config_digest, judge_pending, judgement_of, pending_values
+from trmon.domain.pipeline.fold import fold_row
+from trmon.domain.pipeline.judging import judge_pending, judgement_of, pending_values
 from trmon.domain.pipeline.state import PassContext, PipelineState
 from trmon.domain.severity import Severity
 
@@ -35,63 +33,44 @@ def folded(state: PipelineState, row: BatchRow, context: PassContext = CONTEXT) 
     return fold_row(ClosingRow(context=context, pipeline_state=state, row=row))
 
 
-class Judged:
-    """A run of whole steps, and the events of its findings' alerts as (finding, state, step of the event)."""
-
-    def __init__(self, context: PassContext = CONTEXT) -> None:
-        self.state, self.context = PipelineState(), context
-        self.events: list[tuple[str, str, int]] = []
-        self.rows: list[BatchRow] = []
-
-    def add(self, steps: int, **signals: float) -> Judged:
-        for _ in range(steps):
-            closing = folded(self.state, row_of(len(self.rows), **signals), self.context)
-            self.rows.append(closing.row)
-            self.state = closing.pipeline_state
-            for transition in closing.transitions:
-                if transition.event is not None and transition.alert is not None:
-                    event = transition.event
-                    self.events.append((transition.alert.rule, event.state.value, event.step))
-        return self
-
-    @property
-    def alert(self) -> Alert:
-        """Its only open alert."""
-        [track] = self.state.tracks.values()
-        assert track.alert is not None
-        return track.alert
+def alert_of(ran: RuleRun) -> Alert:
+    """Return the only open alert of a run."""
+    [track] = ran.pipeline_state.tracks.values()
+    assert track.alert is not None
+    return track.alert
 
 
 def test_an_alert_begins_at_the_onset_and_fires_once_its_step_is_over() -> None:
-    ran = Judged().add(30, **AGREES).add(5, **DISAGREES)
+    ran = RuleRun().make_steps(AGREES, steps=30).make_steps(DISAGREES, steps=5)
     assert ran.events == []
-    ran.add(1, **DISAGREES)
+    ran.make_steps(DISAGREES, steps=1)
     assert ran.events == [("engine_mismatch", "firing", 34)]
-    assert (ran.alert.step, ran.alert.severity, ran.alert.value) == (30, Severity.WARN, pytest.approx(0.2))
-    assert ran.alert.summary == (
-        "math/grpo: engine mismatch, or stale rollouts since step 30: "
+    alert = alert_of(ran)
+    assert (alert.step, alert.severity, alert.value) == (30, Severity.WARN, pytest.approx(0.2))
+    assert alert.summary == (
+        "math/grpo: engine mismatch since step 30: "
         "agreement of token probabilities is 0.2 below 1 (limit 0.05; 0.001 before)"
     )
 
 
-def test_an_alert_ends_ten_quiet_rows_later_and_a_return_is_the_same_episode() -> None:
-    ran = Judged().add(30, **AGREES).add(10, **DISAGREES)
-    episode = ran.alert.episode
-    ran.add(20, **AGREES)
+def test_an_alert_ends_ten_quiet_rows_later_and_a_return_is_another_episode() -> None:
+    ran = RuleRun().make_steps(AGREES, steps=30).make_steps(DISAGREES, steps=10)
+    episode = alert_of(ran).episode
+    ran.make_steps(AGREES, steps=20)
     assert ran.events[1:] == [("engine_mismatch", "resolved", 49)]
-    assert not ran.state.tracks
-    ran.add(10, **DISAGREES)
-    assert ran.alert.episode != episode
+    assert not ran.pipeline_state.tracks
+    ran.make_steps(DISAGREES, steps=10)
+    assert alert_of(ran).episode != episode
 
 
 def test_nothing_is_told_in_the_first_twenty_steps_and_all_of_it_after_them() -> None:
-    ran = Judged().add(21, **DISAGREES)
+    ran = RuleRun().make_steps(DISAGREES, steps=21)
     assert ran.events == []
-    assert "engine_mismatch" in ran.state.judge.standing
-    ran.add(1, **DISAGREES)
+    assert "engine_mismatch" in ran.pipeline_state.judge.standing
+    ran.make_steps(DISAGREES, steps=1)
     assert ran.events == [("engine_mismatch", "firing", 20)]
-    assert ran.alert.step == 0
-    assert Judged().add(6, invalid_fraction=0.5).events == [("corrupt_logprobs", "firing", 2)]
+    assert alert_of(ran).step == 0
+    assert RuleRun().make_steps({"invalid_fraction": 0.5}, steps=6).events == [("corrupt_logprobs", "firing", 2)]
 
 
 def test_the_row_of_a_step_has_the_rollouts_values_and_those_of_updates_from_the_last_one() -> None:
@@ -107,43 +86,24 @@ def test_the_row_of_a_step_has_the_rollouts_values_and_those_of_updates_from_the
     assert pending_values(state.pending)["reward_mean"] == 3.0
 
 
-def test_scalars_that_come_before_the_next_step_are_judged_and_later_ones_are_not() -> None:
-    first = folded(PipelineState(), row_of(0))
-    late = structs.replace(first.row, scalars={"grad_norm": 2.0})
-    _, state = reconsider(late, context=CONTEXT, pipeline_state=first.pipeline_state)
-    assert pending_values(state.pending)["grad_norm"] == 2.0
-    judged = folded(first.pipeline_state, row_of(1)).pipeline_state
-    assert reconsider(late, context=CONTEXT, pipeline_state=judged) == (late, judged)
-    assert folded(state, row_of(1)).pipeline_state.judge.signals["grad_norm"].now == 2.0
-
-
-def test_another_configuration_begins_a_new_baseline_and_another_path_does_not() -> None:
+def test_another_configuration_begins_a_new_baseline_and_another_path_or_launch_does_not() -> None:
     def config(**given: Any) -> PassContext:
         return replace(CONTEXT, run=replace(CONTEXT.run, config=given))
 
-    state = folded(PipelineState(), row_of(0), config(lr=1e-6, output_dir="a")).pipeline_state
-    same = folded(state, row_of(1), config(lr=1e-6, output_dir="b"))
+    state = folded(PipelineState(), row_of(0), config(lr=1e-6, output_dir="a", launch={"host": "a"})).pipeline_state
+    same = folded(state, row_of(1), config(lr=1e-6, output_dir="b", launch={"host": "b"}))
     assert "baseline" not in same.row.signals
     other = folded(state, row_of(1), config(lr=1e-5, output_dir="a"))
     assert other.row.signals["baseline"] == 1.0
     assert other.pipeline_state.baseline == 1
 
 
-def test_the_judgement_is_rebuilt_from_stored_rows() -> None:
-    ran = Judged().add(30, **AGREES).add(10, **DISAGREES)
-    rebuilt = PipelineState()
-    for row in ran.rows:
-        rebuilt = replay_row(row, context=ran.context, pipeline_state=rebuilt)
-    assert rebuilt.judge == ran.state.judge
-    assert PipelineState.from_bytes(rebuilt.to_bytes()).to_bytes() == rebuilt.to_bytes()
-
-
 def test_the_end_of_a_run_judges_its_last_row() -> None:
-    ran = Judged().add(30, **AGREES).add(5, **DISAGREES)
-    before = judgement_of(ran.state, ran.context)
+    ran = RuleRun().make_steps(AGREES, steps=30).make_steps(DISAGREES, steps=5)
+    before = judgement_of(ran.pipeline_state, ran.context)
     assert before is not None
     assert before.place.step == 33
-    transitions, state = judge_pending(ran.state, context=ran.context, is_last=True)
+    transitions, state = judge_pending(ran.pipeline_state, context=ran.context, is_last=True)
     assert [transition.alert.rule for transition in transitions if transition.alert] == ["engine_mismatch"]
     after = judgement_of(state, ran.context)
     assert after is not None
@@ -162,8 +122,3 @@ def test_the_end_of_a_run_says_how_it_ended_with_its_incident(numbers: dict[str,
     ran = run(numbers, steps=30).finish()
     assert [told.ended for told in ran.notifications] == ["", ended]
     assert ran.incident.ended_with_run
-
-
-def test_how_a_process_was_started_is_no_change_of_the_configuration() -> None:
-    first, again = {"lr": 1e-6, "launch": {"host": "a"}, "output_dir": "x"}, {"lr": 1e-6, "launch": {"host": "b"}}
-    assert config_digest(first) == config_digest(again) != config_digest({"lr": 2e-6})

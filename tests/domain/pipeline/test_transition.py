@@ -20,10 +20,9 @@ from trmon.domain.severity import Severity
 KEY = BatchKey(1, 7, None)
 
 
-def change(before: RunState, state: RunState) -> StateChange:
+def change(state: RunState) -> StateChange:
     """Return a change of state at second 500, silent since second 100."""
     return StateChange(
-        before=before,
         state=state,
         reason=StateChangeReason.SILENT,
         at=500.0,
@@ -35,13 +34,12 @@ def change(before: RunState, state: RunState) -> StateChange:
 
 def transitions_of(*states: RunState, steps: int = 50) -> tuple[list[Transition], PipelineState]:
     """Return the transitions of a run that passes through these states, and its pipeline state."""
-    pipeline_state, made, before = PipelineState(steps=steps), [], RunState.RUNNING
+    pipeline_state, made = PipelineState(steps=steps), []
     for state in states:
         transitions, pipeline_state = apply_state_change(
-            change(before, state), context=pass_context(), pipeline_state=pipeline_state, key=KEY
+            change(state), context=pass_context(), pipeline_state=pipeline_state, key=KEY
         )
         made += transitions
-        before = state
     return made, pipeline_state
 
 
@@ -76,7 +74,7 @@ def test_a_stall_and_a_crash_page_in_the_first_steps_too(state: RunState) -> Non
 def test_a_page_over_the_state_is_a_warning_in_its_immune_steps(steps: int, severity: Severity) -> None:
     immune = replace(builtin_rules().by_name["stalled"], immune_steps=20)
     made, _ = apply_state_change(
-        change(RunState.RUNNING, RunState.STALLED),
+        change(RunState.STALLED),
         context=pass_context(rules=replace(builtin_rules(), others=(immune,))),
         pipeline_state=PipelineState(steps=steps),
         key=KEY,

@@ -17,6 +17,7 @@ from trmon.domain.runs.attempts import (
     resolve_attempt,
     was_reached_before_fork,
 )
+from trmon_client.core import wire
 
 NOW = 1000.0
 LIVE_SECONDS = 90.0
@@ -71,39 +72,55 @@ def test_messages_are_resolved(
     assert found.forks == (expected in (Resolution.TWO_TRAINERS, Resolution.WENT_BACK))
 
 
+def report(step: int, launch: str = "A") -> wire.Report:
+    return wire.Report(attempt="a", launch=launch, step=step)
+
+
+def start(launch: str = "A") -> wire.Start:
+    return wire.Start(attempt="a", launch=launch)
+
+
+def scalars(step: int) -> wire.Scalars:
+    return wire.Scalars(attempt="a", launch="A", sequence=1, step=step, values={})
+
+
+def renewed(*messages: wire.Message, held: Claim | None = None) -> Claim:
+    """Return the claim after messages, the first of which comes now and each of the others a second later."""
+    for at, message in enumerate(messages):
+        held = renewed_claim(held, message, now=NOW + at)
+    return held
+
+
 def test_a_claim_keeps_the_largest_step_of_its_launch() -> None:
-    first = renewed_claim(None, launch="A", step=5, now=NOW, is_report=True)
-    late = renewed_claim(first, launch="A", step=3, now=NOW + 1, is_report=True)
+    late = renewed(report(5), report(3))
     assert (late.last_step, late.seen_at, late.reported_at) == (5, NOW + 1, NOW + 1)
 
 
 def test_a_notice_updates_the_time_seen_but_not_the_time_reported() -> None:
-    claimed = renewed_claim(None, launch="A", step=None, now=NOW)
+    claimed = renewed(start())
     assert (claimed.seen_at, claimed.reported_at, claimed.last_step) == (NOW, None, None)
 
 
+def test_scalars_show_progress_until_the_rank_has_sent_a_report() -> None:
+    found = renewed(scalars(7))
+    assert (found.last_step, found.scalars_at, found.reported_at) == (7, NOW, None)
+    assert renewed(report(5), scalars(7)).last_step == 5
+
+
 def test_the_time_of_a_heartbeat_is_kept_apart_from_other_messages() -> None:
-    with_heartbeat = renewed_claim(
-        renewed_claim(None, launch="A", step=None, now=NOW), launch="A", step=None, now=NOW + 1, is_heartbeat=True
-    )
-    later = renewed_claim(with_heartbeat, launch="A", step=7, now=NOW + 2, is_report=True)
+    later = renewed(start(), wire.Heartbeat(attempt="a", launch="A"), report(7))
     assert (later.began_at, later.beat_at, later.seen_at) == (NOW, NOW + 1, NOW + 2)
-    assert renewed_claim(later, launch="B", step=None, now=NOW + 3).beat_at is None
+    assert renewed(start("B"), held=later).beat_at is None
 
 
 def test_a_take_over_keeps_the_step_of_the_former_launch() -> None:
-    taken_over = renewed_claim(claim(last_step=50), launch="B", step=None, now=NOW)
-    assert (taken_over.launch, taken_over.former_launch, taken_over.former_step, taken_over.last_step) == (
-        "B",
-        "A",
-        50,
-        None,
-    )
+    found = renewed(start("B"), held=claim(last_step=50))
+    assert (found.launch, found.former_launch, found.former_step, found.last_step) == ("B", "A", 50, None)
 
 
 def test_a_late_report_of_a_former_launch_does_not_change_the_claim() -> None:
     before = claim(last_step=60, former_step=50)
-    assert renewed_claim(before, launch="Z", step=49, now=NOW, is_report=True) is before
+    assert renewed(report(49, "Z"), held=before) is before
 
 
 @pytest.mark.parametrize(
@@ -120,9 +137,9 @@ def test_what_a_launch_had_reached_before_its_fork_stays(launch: str, step: int 
 
 
 def test_an_end_is_kept() -> None:
-    ended = renewed_claim(claim(), launch="A", step=None, now=NOW, is_end=True)
-    assert ended.ended
-    assert renewed_claim(ended, launch="A", step=49, now=NOW, is_report=True).ended
+    end = wire.Finish(attempt="a", launch="A", sequence=1)
+    assert renewed(end, held=claim()).ended
+    assert renewed(end, report(49), held=claim()).ended
 
 
 def test_fork_names_use_the_whole_launch_id_only_if_needed() -> None:
@@ -131,7 +148,7 @@ def test_fork_names_use_the_whole_launch_id_only_if_needed() -> None:
 
 
 def test_a_claim_follows_a_clock_that_is_set_back() -> None:
-    assert renewed_claim(claim(ago=-1e6), launch="A", step=51, now=NOW).seen_at == NOW
+    assert renewed(report(51), held=claim(ago=-1e6)).seen_at == NOW
 
 
 def active_launch(launch: str, began_at: float, beat_at: float | None, **fields: Any) -> ActiveLaunch:

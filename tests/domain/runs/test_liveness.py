@@ -14,7 +14,6 @@ from trmon.domain.runs.liveness import (
     SilenceLimits,
     StateChange,
     StateChangeReason,
-    TrainerEnd,
     after_notice,
     after_report,
     after_silence,
@@ -23,10 +22,10 @@ from trmon.domain.runs.run import RunState
 from trmon_client.core import wire
 
 ORIGIN = {"attempt": "a", "launch": "one"}
-ENDING = TrainerEnd(launch="one", sent_at=100.0)
+ENDING = wire.Finish(**ORIGIN, sequence=1, sent_at=100.0)
 
 
-def liveness(state: RunState, *, ending: TrainerEnd | None = None) -> Liveness:
+def liveness(state: RunState, *, ending: wire.Finish | None = None) -> Liveness:
     """Return the liveness of a run in a state, silent since second 50."""
     return Liveness(state=state, silent_since=50.0, ending=ending)
 

@@ -14,6 +14,7 @@ from trmon.domain.adaptation.proposal import (
     CALIBRATED_SUFFIX,
     INFINITE,
     SIGNS,
+    BoundPlace,
     PolicySample,
     Side,
     bound_of,
@@ -87,16 +88,6 @@ class CalibrationResult:
         said = f"calibrated on {sample}: {moves or 'no bound moves'}"
         return f"{said}; bounds at their ceilings: {exceeding}" if exceeding else said
 
-    def evidence(self) -> dict[str, Any]:
-        """Return the evidence as a JSON-compatible document."""
-        return {
-            "outcome": self.outcome.value,
-            "n_sequences": self.n_sequences,
-            "n_steps": self.n_steps,
-            "findings": list(self.findings),
-            "bounds": [asdict(bound) for bound in self.bounds],
-        }
-
 
 def calibrate(
     samples: Sequence[PolicySample], policy: Policy, *, findings: Collection[str]
@@ -109,21 +100,12 @@ def calibrate(
     bounds = _measure(samples, policy, before=policy)
     if not bounds:
         return None
+    result = _result(samples, bounds, policy, name=f"{policy.name[:100]}{CALIBRATED_SUFFIX}")
     standing = tuple(name for name in ILL_START if name in findings)
-    exceeds = any(bound.exceeds_ceiling for bound in bounds.values())
-    outcome = CalibrationOutcome.AT_CEILINGS if exceeds else CalibrationOutcome.CALIBRATED
-    calibrated = _with_bounds(policy, bounds, name=f"{policy.name[:100]}{CALIBRATED_SUFFIX}")
-    if exceeds and standing:
-        outcome, calibrated = CalibrationOutcome.STARTS_ILL, policy
-        bounds = {place: replace(bound, after=bound.before) for place, bound in bounds.items()}
-    return CalibrationResult(
-        outcome=outcome,
-        policy=calibrated,
-        bounds=tuple(bounds.values()),
-        n_sequences=sum(map(len, samples)),
-        n_steps=len(samples),
-        findings=standing if exceeds else (),
-    )
+    if result.outcome is not CalibrationOutcome.AT_CEILINGS or not standing:
+        return result
+    kept = tuple(replace(bound, after=bound.before) for bound in result.bounds)
+    return replace(result, outcome=CalibrationOutcome.STARTS_ILL, policy=policy, bounds=kept, findings=standing)
 
 
 def raise_bounds(samples: Sequence[PolicySample], policy: Policy, *, calibrated: Policy) -> CalibrationResult | None:
@@ -134,10 +116,18 @@ def raise_bounds(samples: Sequence[PolicySample], policy: Policy, *, calibrated:
     bounds = _measure(samples, policy, before=calibrated)
     if all(bound.after == bound.before for bound in bounds.values()):
         return None
+    return _result(samples, bounds, calibrated, name=calibrated.name)
+
+
+def _result(
+    samples: Sequence[PolicySample], bounds: Mapping[BoundPlace, CalibratedBound], policy: Policy, *, name: str
+) -> CalibrationResult:
+    """Return the policy with the bounds that the samples give it, under a name."""
     exceeds = any(bound.exceeds_ceiling for bound in bounds.values())
+    after = {place: bound.after for place, bound in bounds.items()}
     return CalibrationResult(
         outcome=CalibrationOutcome.AT_CEILINGS if exceeds else CalibrationOutcome.CALIBRATED,
-        policy=_with_bounds(calibrated, bounds, name=calibrated.name),
+        policy=with_bounds(replace(policy, calibrate=None), after, name=name),
         bounds=tuple(bounds.values()),
         n_sequences=sum(map(len, samples)),
         n_steps=len(samples),
@@ -146,10 +136,10 @@ def raise_bounds(samples: Sequence[PolicySample], policy: Policy, *, calibrated:
 
 def _measure(
     samples: Sequence[PolicySample], policy: Policy, *, before: Policy
-) -> Mapping[tuple[int, Side], CalibratedBound]:
+) -> Mapping[BoundPlace, CalibratedBound]:
     """Return the new bound of each criterion and side that the samples measure."""
     assert policy.calibrate is not None
-    found: dict[tuple[int, Side], CalibratedBound] = {}
+    found: dict[BoundPlace, CalibratedBound] = {}
     for index, (criterion, limits) in enumerate(zip(policy.criteria, policy.calibrate.floor, strict=True)):
         if criterion.pair not in ("mismatch", "mismatch_or_primary"):
             continue
@@ -179,11 +169,6 @@ def _values(sample: PolicySample, index: int, side: Side) -> Array:
     """Return the statistic of the sequences that the criterion applies to, so that looser means larger."""
     values = SIGNS[side] * sample.statistics[sample.applies[:, index], index]
     return np.clip(values[~np.isnan(values)], -INFINITE, INFINITE)
-
-
-def _with_bounds(policy: Policy, bounds: Mapping[tuple[int, Side], CalibratedBound], *, name: str) -> Policy:
-    after = {place: bound.after for place, bound in bounds.items()}
-    return with_bounds(replace(policy, calibrate=None), after, name=name)
 
 
 def _name(bound: CalibratedBound) -> str:
@@ -251,15 +236,14 @@ def version_of_calibration(
         "set_by": plan.asked.author,
         "first_step": steps[0],
         "last_step": steps[1],
-        **result.evidence(),
+        "outcome": result.outcome.value,
+        "n_sequences": result.n_sequences,
+        "n_steps": result.n_steps,
+        "findings": list(result.findings),
+        "bounds": [asdict(bound) for bound in result.bounds],
     }
-    return PolicyVersion(
-        policy=result.policy,
-        shadows=plan.current.shadows,
-        author=CALIBRATION_AUTHOR,
-        reason=result.reason,
-        created_at=now,
-        evidence=evidence,
+    return plan.current.followed_by(
+        result.policy, author=CALIBRATION_AUTHOR, reason=result.reason, now=now, evidence=evidence
     )
 
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from enum import Enum
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -93,6 +93,8 @@ def _stacked(rows: list[Array], n_sequences: int) -> Array:
 
 
 Side = Literal["lower", "upper"]
+BoundPlace: TypeAlias = tuple[int, Side]
+"""A bound of a policy: the index of its criterion, and its side."""
 SIGNS: dict[Side, float] = {"lower": -1.0, "upper": 1.0}
 
 INFINITE = 1e300
@@ -109,8 +111,7 @@ class BoundTail:
     the criterion does not apply; `sorted_values` [M] are the others.
     """
 
-    index: int
-    side: Side
+    place: BoundPlace
     reach: float
     values: Array
     sorted_values: Array
@@ -130,7 +131,7 @@ def tails_of(sample: PolicySample, policy: Policy) -> tuple[BoundTail, ...]:
             if applies.any():
                 beyond = np.where(applies, values, -math.inf)
                 inside = np.sort(values[applies])
-                found.append(BoundTail(index=index, side=side, reach=reach, values=beyond, sorted_values=inside))
+                found.append(BoundTail(place=(index, side), reach=reach, values=beyond, sorted_values=inside))
     return tuple(found)
 
 
@@ -157,13 +158,13 @@ def bound_of(criterion: Criterion, side: Side, *, reach: float) -> float:
     return math.exp(min(compared, MAX_LOG)) if criterion.measured.is_ratio else compared
 
 
-def with_reaches(policy: Policy, reaches: Mapping[tuple[int, Side], float], *, name: str) -> Policy:
+def with_reaches(policy: Policy, reaches: Mapping[BoundPlace, float], *, name: str) -> Policy:
     """Return the policy with new reaches for some bounds, by (criterion, side)."""
     bounds = {place: bound_of(policy.criteria[place[0]], place[1], reach=reach) for place, reach in reaches.items()}
     return with_bounds(policy, bounds, name=name)
 
 
-def with_bounds(policy: Policy, bounds: Mapping[tuple[int, Side], float], *, name: str) -> Policy:
+def with_bounds(policy: Policy, bounds: Mapping[BoundPlace, float], *, name: str) -> Policy:
     """Return the policy with some new bounds, by (criterion, side)."""
     criteria = list(policy.criteria)
     for (index, side), bound in bounds.items():

@@ -14,6 +14,7 @@ from trmon.domain.adaptation.proposal import (
     MIN_SEQUENCES,
     AdaptationSetting,
     BoundMove,
+    BoundPlace,
     BoundProposal,
     BoundTail,
     ControllerResult,
@@ -21,7 +22,6 @@ from trmon.domain.adaptation.proposal import (
     NoChange,
     NoChangeReason,
     PolicySample,
-    Side,
     adapted_name,
     bound_of,
     policy_reads,
@@ -44,9 +44,9 @@ SHARE_HALVINGS = 17
 
 
 def propose(
-    sample: PolicySample,
+    sample: PolicySample | None,
     *,
-    policy: Policy,
+    current: PolicyVersion,
     anchor: Policy,
     setting: AdaptationSetting,
     is_stalled: bool = False,
@@ -55,14 +55,20 @@ def propose(
     """Return the policy whose bounds reject `target_mask_rate` of a sample, or why the active bounds stay.
 
     Every bound rejects the same share of the tail of its statistic, so that all bounds together reject the target.
-    Args: sample: the statistics of `policy` over the newest sequences; anchor: the policy of floors and ceilings;
-    calibrated: replaces these limits and the default target for a calibrated policy.
+    Args: sample: the statistics of the current policy over the newest sequences, None if none could be read; anchor:
+    the policy of floors and ceilings, see `anchor_of`; calibrated: replaces these limits and the default target for a
+    calibrated policy, see `calibrated_limits`.
     Source: formulas, section 8.
     """
+    if current.pinned:
+        return NoChange(NoChangeReason.PINNED, "the policy is pinned; set it again without `pinned` to allow changes")
+    if sample is None:
+        return NoChange(NoChangeReason.TOO_FEW, "no stored sequence has the data that the policy needs")
     if is_stalled:
         return NoChange(NoChangeReason.STALLED, "the run is stalled")
     if (unusable := _unusable(sample)) is not None:
         return unusable
+    policy = current.policy
     tails = tails_of(sample, policy)
     usual = DEFAULT_RATE if calibrated is None else calibrated.rate
     before, target = rejected_share(tails), usual if setting.target_mask_rate is None else setting.target_mask_rate
@@ -92,9 +98,10 @@ class _Limits:
 
     def of(self, tail: BoundTail) -> tuple[float, float]:
         """Return the floor and the ceiling of a reach; on a lower bound of KL, the floor keeps the certificate."""
-        criterion = self.floors.criteria[tail.index]
-        floor = reaches_of(criterion)[tail.side] * self.floor_factor
-        ceiling = reaches_of(self.ceilings.criteria[tail.index])[tail.side] * self.ceiling_factor
+        index, side = tail.place
+        criterion = self.floors.criteria[index]
+        floor = reaches_of(criterion)[side] * self.floor_factor
+        ceiling = reaches_of(self.ceilings.criteria[index])[side] * self.ceiling_factor
         return max(floor, CERTIFICATE_MARGIN) if _is_lower_bound(criterion) else floor, ceiling
 
 
@@ -116,13 +123,10 @@ class _BoundStep:
     wanted: float
     limit: MoveLimit | None
 
-    @property
-    def moves(self) -> bool:
-        return not math.isclose(self.reach, self.tail.reach, rel_tol=1e-3)
-
 
 def _propose(tails: Sequence[BoundTail], *, policy: Policy, limits: _Limits, target: float) -> ControllerResult:
-    movable = [tail for tail in tails if all(reach > 0 for reach in reaches_of(policy.criteria[tail.index]).values())]
+    reaches_by_criterion = [reaches_of(criterion).values() for criterion in policy.criteria]
+    movable = [tail for tail in tails if min(reaches_by_criterion[tail.place[0]]) > 0]
     if not movable:
         return NoChange(
             NoChangeReason.NOTHING_TO_MOVE, "no criterion with a bound other than zero applies to these sequences"
@@ -134,16 +138,19 @@ def _propose(tails: Sequence[BoundTail], *, policy: Policy, limits: _Limits, tar
         rejected = rejected_share(movable, reaches=[tail.quantile(middle) for tail in movable])
         share, high = (middle, high) if rejected <= target else (share, middle)
     steps = [_step(tail, wanted=tail.quantile(share), limits=limits) for tail in movable]
-    reaches = {(step.tail.index, step.tail.side): step.reach for step in steps if step.moves}
+    steps = [step for step in steps if not math.isclose(step.reach, step.tail.reach, rel_tol=1e-3)]
+    reaches = {step.tail.place: step.reach for step in steps}
     if not reaches:
         return NoChange(NoChangeReason.AT_LIMIT, "every bound is at its floor or ceiling, or its statistic has no tail")
     return BoundProposal(
         controller=TARGET_MASK_RATE,
         policy=with_reaches(policy, reaches, name=adapted_name(limits.floors)),
-        moves=tuple(_move(policy, step) for step in steps if step.moves),
+        moves=tuple(
+            _move(policy, step.tail.place, reach=step.reach, wanted=step.wanted, limit=step.limit) for step in steps
+        ),
         n_sequences=len(tails[0].values),
         mask_rate_before=rejected_share(tails),
-        mask_rate_after=rejected_share(tails, reaches=[reaches.get((t.index, t.side), t.reach) for t in tails]),
+        mask_rate_after=rejected_share(tails, reaches=[reaches.get(tail.place, tail.reach) for tail in tails]),
         basis={"target_mask_rate": target, "tail_share": share, "quantile": 1.0 - share},
     )
 
@@ -163,16 +170,18 @@ def _step(tail: BoundTail, *, wanted: float, limits: _Limits) -> _BoundStep:
     return _BoundStep(tail=tail, reach=reach, wanted=wanted, limit=limit)
 
 
-def _move(policy: Policy, step: _BoundStep) -> BoundMove:
-    criterion, side = policy.criteria[step.tail.index], step.tail.side
+def _move(
+    policy: Policy, place: BoundPlace, *, reach: float, wanted: float, limit: MoveLimit | None = None
+) -> BoundMove:
+    criterion, side = policy.criteria[place[0]], place[1]
     return BoundMove(
         statistic=criterion.statistic,
         pair=criterion.pair,
         side=side,
-        before=bound_of(criterion, side, reach=step.tail.reach),
-        after=bound_of(criterion, side, reach=step.reach),
-        wanted=bound_of(criterion, side, reach=step.wanted),
-        limit=step.limit,
+        before=bound_of(criterion, side, reach=reaches_of(criterion)[side]),
+        after=bound_of(criterion, side, reach=reach),
+        wanted=bound_of(criterion, side, reach=wanted),
+        limit=limit,
     )
 
 
@@ -184,29 +193,6 @@ def _same_bounds(anchor: Policy, policy: Policy) -> bool:
     )
 
 
-def run_controller(
-    setting: AdaptationSetting,
-    sample: PolicySample | None,
-    *,
-    current: PolicyVersion,
-    anchor: Policy,
-    is_stalled: bool,
-    calibrated: CalibratedLimits | None = None,
-) -> ControllerResult:
-    """Return the result of the controller for a run; a pinned version stays.
-
-    Args: sample: the newest sequences, None if none could be read; anchor: see `anchor_of`; calibrated: see
-    `calibrated_limits`.
-    """
-    if current.pinned:
-        return NoChange(NoChangeReason.PINNED, "the policy is pinned; set it again without `pinned` to allow changes")
-    if sample is None:
-        return NoChange(NoChangeReason.TOO_FEW, "no stored sequence has the data that the policy needs")
-    return propose(
-        sample, policy=current.policy, anchor=anchor, setting=setting, is_stalled=is_stalled, calibrated=calibrated
-    )
-
-
 def anchor_of(versions: Sequence[PolicyVersion]) -> Policy:
     """Return the policy of floors and ceilings: the newest of versions, oldest first, that no controller made."""
     return next(version.policy for version in reversed(versions) if not version.is_adapted)
@@ -214,14 +200,9 @@ def anchor_of(versions: Sequence[PolicyVersion]) -> Policy:
 
 def version_of_proposal(proposal: BoundProposal, *, current: PolicyVersion, now: float) -> PolicyVersion:
     """Return the version that applies a proposal, and names the version that it replaces."""
-    return PolicyVersion(
-        policy=proposal.policy,
-        shadows=current.shadows,
-        author=f"{CONTROLLER_PREFIX}{proposal.controller}",
-        reason=proposal.reason,
-        created_at=now,
-        evidence={**proposal.evidence(), "replaces": current.policy.hash},
-    )
+    author = f"{CONTROLLER_PREFIX}{proposal.controller}"
+    evidence = {**proposal.evidence(), "replaces": current.policy.hash}
+    return current.followed_by(proposal.policy, author=author, reason=proposal.reason, now=now, evidence=evidence)
 
 
 BOUND_BUDGET = "bound_budget"
@@ -245,7 +226,7 @@ def recommend(sample: PolicySample, *, policy: Policy, gain: float) -> Controlle
     kl_seq = None if np.isnan(sample.kl_nats).any() else float(sample.kl_nats.mean())
     delta = max_delta(horizon=horizon, budget=BUDGET_FRACTION * gain, kl_seq=kl_seq)
     # On a lower bound of KL, the margin makes the certificate valid.
-    reaches: dict[tuple[int, Side], float] = {
+    reaches: dict[BoundPlace, float] = {
         (index, "upper"): delta + CERTIFICATE_MARGIN if _is_lower_bound(criterion) else delta
         for index, criterion in enumerate(policy.criteria)
         if criterion.statistic in ("max_kl", "max_binary_kl") and criterion.upper is not None
@@ -258,7 +239,7 @@ def recommend(sample: PolicySample, *, policy: Policy, gain: float) -> Controlle
     return BoundProposal(
         controller=BOUND_BUDGET,
         policy=proposed,
-        moves=tuple(_kl_move(policy.criteria[index], after=reach) for (index, _), reach in reaches.items()),
+        moves=tuple(_move(policy, place, reach=reach, wanted=reach) for place, reach in reaches.items()),
         n_sequences=len(sample),
         mask_rate_before=rejected_share(tails_of(sample, policy)),
         mask_rate_after=rejected_share(tails_of(sample, proposed)),
@@ -268,15 +249,3 @@ def recommend(sample: PolicySample, *, policy: Policy, gain: float) -> Controlle
 
 def _is_lower_bound(criterion: Criterion) -> bool:
     return criterion.statistic == "max_binary_kl" or criterion.where == "kl_lower_bound"
-
-
-def _kl_move(criterion: Criterion, *, after: float) -> BoundMove:
-    assert criterion.upper is not None
-    return BoundMove(
-        statistic=criterion.statistic,
-        pair=criterion.pair,
-        side="upper",
-        before=criterion.upper,
-        after=after,
-        wanted=after,
-    )

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
 from msgspec import structs
 
 from trmon.domain.alerts.alert import Acknowledgement, Alert, AlertEvent, AlertState
-from trmon.domain.alerts.notification import Notification
+from trmon.domain.alerts.notification import Notification, build_notification
 from trmon.domain.alerts.silences import FlapState, Silence, flap_state
-from trmon.domain.alerts.transitions import TransitionReason
+from trmon.domain.alerts.transitions import TransitionReason, transition_event
 from trmon.domain.runs.run import Run, RunState
 from trmon.domain.severity import Severity
 
@@ -57,6 +57,23 @@ class Delivery:
     told_state: AlertState = AlertState.FIRING
     rounds: int = 0
 
+    @classmethod
+    def new(
+        cls, told: Notification, receiver: str, *, key: str, now: float, run_id: int | None, episode: str | None
+    ) -> Delivery:
+        """Return a delivery that is due now. Args: key: unique among the deliveries to the receiver."""
+        return cls(
+            id=0,
+            receiver=receiver,
+            dedup_key=f"{receiver}:{key}",
+            notification=told,
+            due_at=now,
+            made_at=now,
+            run_id=run_id,
+            episode=episode,
+            told_state=told.status,
+        )
+
     @property
     def subject(self) -> Subject:
         """The receiver and the alert episode: deliveries of one subject are sent one after the other."""
@@ -75,18 +92,22 @@ class Delivery:
 
 def acknowledging_delivery(fired: Delivery, ack: Acknowledgement, *, now: float) -> Delivery:
     """Return the delivery that tells the receiver of `fired` who has the alert."""
-    reason = TransitionReason.ACKNOWLEDGED.value
+    reason, key = TransitionReason.ACKNOWLEDGED.value, f"{fired.episode}:acknowledged:{ack.at:.3f}"
     alert = structs.replace(fired.notification.alert, at=ack.at)
-    return Delivery(
-        id=0,
-        receiver=fired.receiver,
-        dedup_key=f"{fired.receiver}:{fired.episode}:acknowledged:{ack.at:.3f}",
-        notification=structs.replace(fired.notification, reason=reason, alert=alert, ack=ack, ended=""),
-        due_at=now,
-        made_at=now,
-        run_id=fired.run_id,
-        episode=fired.episode,
-    )
+    told = structs.replace(fired.notification, reason=reason, alert=alert, ack=ack, ended="")
+    return Delivery.new(told, fired.receiver, key=key, now=now, run_id=fired.run_id, episode=fired.episode)
+
+
+def closing_delivery(fired: Delivery, *, reason: TransitionReason, now: float) -> Delivery:
+    """Return the delivery that resolves an alert for the receiver of `fired`, under the run's name in it.
+
+    It has no run, so that it outlives the run's rows, and keeps its episode, so that it is sent after `fired`.
+    Args: reason: DELETED or RENAMED.
+    """
+    resolved, alert = AlertState.RESOLVED, structs.replace(fired.notification.alert, at=now)
+    key = f"{fired.episode}:{reason.name.lower()}:{fired.notification.run.run}:{resolved.value}"
+    told = structs.replace(fired.notification, status=resolved, reason=reason.value, alert=alert, url=None)
+    return Delivery.new(told, fired.receiver, key=key, now=now, run_id=None, episode=fired.episode)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,6 +194,38 @@ class Routes:
         return self.by_owner.get(owner, self.receivers) if owner is not None else self.receivers
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnerChange:
+    """The routes, the service's public URL, and the time at which a run gets another owner.
+
+    `health_rules` are the rules whose alerts the run's incident replaces.
+    """
+
+    routes: Routes
+    public_url: str | None
+    now: float
+    health_rules: frozenset[str] = frozenset()
+
+    def deliveries(self, alerts: Iterable[Alert], *, before: Run, after: Run) -> tuple[Delivery, ...]:
+        """Return deliveries of the firing alerts to the receivers that only the new owner has.
+
+        Receivers that only the former owner had get no more reminders, but still get the resolve notification of an
+        alert that they were notified of.
+        """
+        former = self.routes.of(before.owner)
+        added = [receiver for receiver in self.routes.of(after.owner) if receiver not in former]
+        sent = (alert for alert in alerts if alert.rule not in self.health_rules)
+        firing = [a for a in sent if a.state is AlertState.FIRING and a.severity is not Severity.INFO]
+        reason, now = TransitionReason.HANDED_OVER, self.now
+        found: list[Delivery] = []
+        for alert in firing:
+            event, run_id, episode = transition_event(alert), alert.run_id, alert.episode
+            told = build_notification(alert, event, reason=reason, run=after, public_url=self.public_url)
+            key = f"{episode}:{after.owner}:{alert.state.value}"
+            found += [Delivery.new(told, to, key=key, now=now, run_id=run_id, episode=episode) for to in added]
+        return tuple(found)
+
+
 Group = tuple[Delivery, ...]
 """Deliveries of one run to one receiver, of different alerts."""
 
@@ -185,15 +238,20 @@ def group_deliveries(
     Args: in_flight: the subjects that are being sent; grouping_receivers: those that take several alerts per message.
     """
     groups: dict[object, list[Delivery]] = {}
-    taken = set(in_flight)
-    for delivery in deliveries:
-        if delivery.subject in taken:
-            continue
-        taken.add(delivery.subject)
+    for delivery in _first_of_each(deliveries, in_flight):
         is_grouped = delivery.receiver in grouping_receivers and delivery.run_id is not None
         group_key = (delivery.receiver, delivery.run_id) if is_grouped else delivery.subject
         groups.setdefault((is_grouped, group_key), []).append(delivery)
     return [tuple(group) for group in groups.values()]
+
+
+def _first_of_each(deliveries: Iterable[Delivery], in_flight: Collection[Subject]) -> Iterator[Delivery]:
+    """Yield the first delivery of each subject that is not being sent."""
+    taken = set(in_flight)
+    for delivery in deliveries:
+        if delivery.subject not in taken:
+            taken.add(delivery.subject)
+            yield delivery
 
 
 MERGED_RULE = "stalled"
@@ -231,14 +289,11 @@ def merge_stalls(
     What one person acknowledged at once is merged in the same way, and waits for nothing.
     """
     groups: dict[object, list[Delivery]] = {}
-    taken = set(in_flight)
-    for delivery in deliveries:
-        if delivery.subject not in taken:
-            taken.add(delivery.subject)
-            has_run = delivery.run_id is not None and delivery.episode is not None
-            told, ack = delivery.notification, delivery.notification.ack if delivery.is_acknowledgement else None
-            if has_run and (ack or told.alert.rule == MERGED_RULE) and delivery.receiver in merging.receivers:
-                groups.setdefault((delivery.receiver, delivery.told_state, ack), []).append(delivery)
+    for delivery in _first_of_each(deliveries, in_flight):
+        has_run = delivery.run_id is not None and delivery.episode is not None
+        told, ack = delivery.notification, delivery.notification.ack if delivery.is_acknowledgement else None
+        if has_run and (ack or told.alert.rule == MERGED_RULE) and delivery.receiver in merging.receivers:
+            groups.setdefault((delivery.receiver, delivery.told_state, ack), []).append(delivery)
     merged: list[Group] = []
     waiting: list[Delivery] = []
     for group in groups.values():

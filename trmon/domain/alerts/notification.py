@@ -166,6 +166,7 @@ def build_notification(
     alert: Alert, event: AlertEvent, *, reason: TransitionReason, run: Run, public_url: str | None
 ) -> Notification:
     """Return the notification of a transition."""
+    page = run_url(run, public_url=public_url)
     return Notification(
         status=event.state,
         reason=reason.value,
@@ -192,14 +193,8 @@ def build_notification(
         step=event.step,
         update=event.update,
         runbook=alert.runbook,
-        url=step_url(run, alert.since_step, public_url=public_url),
+        url=None if page is None else f"{page}?step={alert.since_step}",
     )
-
-
-def step_url(run: Run, step: int, *, public_url: str | None) -> str | None:
-    """Return the URL of a step on the run's page, or None if the service does not know its public URL."""
-    page = run_url(run, public_url=public_url)
-    return None if page is None else f"{page}?step={step}"
 
 
 def run_url(run: Run, *, public_url: str | None) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 
 import msgspec
@@ -10,7 +10,7 @@ from msgspec import structs
 
 from trmon.domain.alerts.alert import Alert, AlertEvent, AlertState
 from trmon.domain.identity import BatchKey
-from trmon.domain.rules.condition import Truth
+from trmon.domain.rules.condition import Evaluation, Truth
 from trmon.domain.rules.rule import Rule, RuleFinding
 from trmon.domain.severity import Severity
 
@@ -74,57 +74,36 @@ def advance_alert(track: AlertTrack, finding: RuleFinding, *, rule: Rule, run_id
     if firing:
         assert track.alert is not None
         if finding.lingering.truth is Truth.TRUE:
-            alert = _updated(track.alert, _text(finding, rule=rule, run=run), state=AlertState.FIRING)
+            alert = _updated(track.alert, finding, rule=rule, run=run)
             return Transition(
                 track=structs.replace(track, alert=alert, clear_steps=0), reason=TransitionReason.FIRING, alert=alert
             )
         clear = track.clear_steps + 1
         if clear < rule.clear_for_steps:
             return Transition(track=structs.replace(track, clear_steps=clear), reason=TransitionReason.CLEARING)
-        alert = _ended(track.alert, AlertState.RESOLVED, at=finding.at)
-        event = transition_event(alert, key=finding.key)
-        return Transition(track=QUIET, reason=TransitionReason.RESOLVED, alert=alert, event=event)
+        return end_alert(track, reason=TransitionReason.RESOLVED, now=finding.at, key=finding.key)
     if finding.steps <= rule.immune_steps:
         return Transition(track=track, reason=TransitionReason.IMMUNE)
     if truth is Truth.FALSE:
-        if track.alert is None:
-            return Transition(track=QUIET, reason=TransitionReason.QUIET)
-        dropped = _ended(track.alert, AlertState.DROPPED, at=finding.at)
-        return Transition(track=QUIET, reason=TransitionReason.DROPPED, alert=dropped)
+        return end_alert(track, reason=TransitionReason.DROPPED, now=finding.at)
     return _hold(track, finding, rule=rule, run_id=run_id, run=run)
 
 
-def end_alert(track: AlertTrack, *, reason: TransitionReason, now: float, is_of_state: bool = False) -> Transition:
-    """Return the end of an open alert, whatever its condition: the run finished, or the rule was removed.
+def end_alert(
+    track: AlertTrack, *, reason: TransitionReason, now: float, key: BatchKey | None = None, is_of_state: bool = False
+) -> Transition:
+    """Return the end of an open alert: its condition is clear, the run finished, or the rule was removed.
 
-    Args: is_of_state: its rule reads run states, so it may already have fired and ended at the same step, and its start
-    identifies its end.
+    Args: key: the batch that ends it, None for the one where it began; is_of_state: its rule reads run states, so it
+    may already have fired and ended at the same step, and its start identifies its end.
     """
     if track.alert is None:
         return Transition(track=QUIET, reason=TransitionReason.QUIET)
-    if track.alert.state is AlertState.PENDING:
-        return Transition(track=QUIET, reason=reason, alert=_ended(track.alert, AlertState.DROPPED, at=now))
-    alert = _ended(track.alert, AlertState.RESOLVED, at=now)
-    event = transition_event(alert, silence_started_at=alert.since_at if is_of_state else None)
+    state = AlertState.DROPPED if track.alert.state is AlertState.PENDING else AlertState.RESOLVED
+    alert, event = replace(track.alert, state=state, updated_at=now), None
+    if state is AlertState.RESOLVED:
+        event = transition_event(alert, key=key, silence_started_at=alert.since_at if is_of_state else None)
     return Transition(track=QUIET, reason=reason, alert=alert, event=event)
-
-
-def raise_alert(rule: Rule, *, run_id: int, severity: Severity, key: BatchKey, text: AlertText) -> Transition:
-    """Return a firing alert of a rule that reads run states; it fires at once, because the state includes the wait."""
-    fired = _new(rule, run_id=run_id, severity=severity, key=key, state=AlertState.FIRING, text=text)
-    event = transition_event(fired, silence_started_at=text.silence_started_at)
-    return Transition(track=AlertTrack(alert=fired), reason=TransitionReason.FIRED, alert=fired, event=event)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AlertText:
-    """The time, numbers and summary of an alert."""
-
-    at: float
-    value: float
-    threshold: float
-    summary: str
-    silence_started_at: float | None = None
 
 
 def transition_event(
@@ -148,59 +127,43 @@ def transition_event(
 
 
 def _hold(track: AlertTrack, finding: RuleFinding, *, rule: Rule, run_id: int, run: str) -> Transition:
-    text = _text(finding, rule=rule, run=run)
-    is_new = track.alert is None
-    alert = track.alert or _new(
-        rule,
-        run_id=run_id,
-        severity=rule.severity_in(finding.mode),
-        key=finding.key,
-        state=AlertState.PENDING,
-        text=text,
-    )
+    severity, key = rule.severity_in(finding.mode), finding.key
+    alert = track.alert or new_alert(rule, finding.raised, run_id=run_id, severity=severity, key=key, at=finding.at)
+    alert = _updated(alert, finding, rule=rule, run=run)
     holding = track.holding_steps + 1
-    long_enough = holding >= rule.for_steps and finding.at - alert.since_at >= rule.for_seconds
-    alert = _updated(alert, text, state=AlertState.FIRING if long_enough else AlertState.PENDING)
-    new_track = AlertTrack(alert=alert, holding_steps=holding)
-    if long_enough:
-        event = transition_event(alert, key=finding.key)
-        return Transition(track=new_track, reason=TransitionReason.FIRED, alert=alert, event=event)
-    return Transition(
-        track=new_track, reason=TransitionReason.BEGAN if is_new else TransitionReason.WAITING, alert=alert
-    )
+    reason, event = TransitionReason.WAITING if track.alert else TransitionReason.BEGAN, None
+    if holding >= rule.for_steps and finding.at - alert.since_at >= rule.for_seconds:
+        alert, reason = replace(alert, state=AlertState.FIRING), TransitionReason.FIRED
+        event = transition_event(alert, key=key)
+    return Transition(track=AlertTrack(alert=alert, holding_steps=holding), reason=reason, alert=alert, event=event)
 
 
-def _text(finding: RuleFinding, *, rule: Rule, run: str) -> AlertText:
-    evaluation = finding.raised if finding.raised.truth is Truth.TRUE else finding.lingering
-    summary = rule.format_summary(evaluation, run=run, step=finding.key.step, drift=finding.drift)
-    return AlertText(at=finding.at, value=evaluation.value, threshold=evaluation.threshold, summary=summary)
-
-
-def _new(rule: Rule, *, run_id: int, severity: Severity, key: BatchKey, state: AlertState, text: AlertText) -> Alert:
+def new_alert(
+    rule: Rule, evaluation: Evaluation, *, run_id: int, severity: Severity, key: BatchKey, at: float
+) -> Alert:
+    """Return a pending alert of a rule whose condition became true at a batch, still without its summary."""
     return Alert(
         identity=rule.identity(run_id),
         run_id=run_id,
         rule=rule.name,
         severity=severity,
-        state=state,
+        state=AlertState.PENDING,
         attempt_id=key.attempt_id,
         step=key.step,
         update=key.update,
-        since_at=text.at,
-        updated_at=text.at,
-        value=text.value,
-        threshold=text.threshold,
-        summary=text.summary,
+        since_at=at,
+        updated_at=at,
+        value=evaluation.value,
+        threshold=evaluation.threshold,
+        summary="",
         labels=rule.labels,
         runbook=rule.runbook,
     )
 
 
-def _updated(alert: Alert, text: AlertText, *, state: AlertState) -> Alert:
-    return replace(
-        alert, state=state, updated_at=text.at, value=text.value, threshold=text.threshold, summary=text.summary
-    )
-
-
-def _ended(alert: Alert, state: AlertState, *, at: float) -> Alert:
-    return replace(alert, state=state, updated_at=at)
+def _updated(alert: Alert, finding: RuleFinding, *, rule: Rule, run: str) -> Alert:
+    """Return the alert with the numbers of a finding."""
+    evaluation = finding.raised if finding.raised.truth is Truth.TRUE else finding.lingering
+    summary = rule.format_summary(evaluation, run=run, step=finding.key.step, drift=finding.drift)
+    value, threshold = evaluation.value, evaluation.threshold
+    return replace(alert, updated_at=finding.at, value=value, threshold=threshold, summary=summary)

@@ -61,10 +61,12 @@ def read_logged_run(items: LogItems, survey: LogSurvey, *, source: str) -> Logge
     if not values:
         found = ", ".join(islice((*tally.unknown, *tally.left_out), SHOWN_NAMES))
         example = next(iter((*tally.unknown, *tally.left_out)), "my_reward")
+        frameworks = ", ".join(table.framework for table in FRAMEWORKS)
         raise InvalidInput(
             source,
             f"has no metric with a known name; it has: {found or 'no metrics'}. "
-            f"Say what one means, such as --map '{example}=reward_mean'. {known_names()}",
+            f"Say what one means, such as --map '{example}=reward_mean'. Known are trmon's names (kl_k3, reward_mean, "
+            f"entropy, grad_norm, ...) and those of {frameworks}",
         )
     places = sorted(values, key=lambda place: (place.attempt, place.step))
     rows = tuple(Row(place=place, values=values[place], facts={}) for place in places)
@@ -96,12 +98,6 @@ def not_judged(state: JudgeState, catalogue: Catalogue) -> Iterator[str]:
         sources = {source for name in names for source in remembered_as(name)}
         if names and sources.isdisjoint(state.signals) and names.isdisjoint(state.nonfinite):
             yield finding.id
-
-
-def known_names() -> str:
-    """Return a sentence that says which names are read."""
-    frameworks = ", ".join(table.framework for table in FRAMEWORKS)
-    return f"Known are trmon's names (kl_k3, reward_mean, entropy, grad_norm, ...) and those of {frameworks}"
 
 
 SECONDS_PER_HOUR = 3600.0

@@ -113,10 +113,8 @@ class CoveredRange:
 
     def add(self, step: int, *, stored: bool) -> None:
         """Add a step."""
-        if not stored:
-            self.n_missing += 1
-            return
-        self.merge(CoveredRange(first_step=step, last_step=step, n_steps=1))
+        range_of_step = CoveredRange(first_step=step, last_step=step, n_steps=1)
+        self.merge(range_of_step if stored else CoveredRange(n_missing=1))
 
     def merge(self, other: CoveredRange) -> None:
         """Add the steps of another range, of the same run or another."""

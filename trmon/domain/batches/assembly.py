@@ -58,14 +58,8 @@ class ClosedBatch:
     def decoded(self) -> ClosedBatch:
         """Return the batch with decoded columns; a report whose columns are damaged moves to `damaged`."""
         reports, damaged = decode_reports(self.reports)
-        if not damaged:
-            return replace(self, reports=reports)
-        return replace(
-            self,
-            reports=reports,
-            damaged=(*self.damaged, *damaged),
-            completeness=_least_complete((self.completeness, Completeness.DAMAGED_CHUNK)),
-        )
+        completeness = _least_complete([self.completeness], damaged)
+        return replace(self, reports=reports, damaged=(*self.damaged, *damaged), completeness=completeness)
 
 
 @dataclass(slots=True)
@@ -120,7 +114,7 @@ class OpenBatch:
         return ClosedBatch(
             key=self.key,
             reports=tuple(report for report in reports if isinstance(report, StoredReport)),
-            completeness=_least_complete([*ranks.values(), *([Completeness.DAMAGED_CHUNK] if damaged else [])]),
+            completeness=_least_complete(ranks.values(), damaged),
             missing_ranks=tuple(rank for rank, found in ranks.items() if found is Completeness.MISSING_RANK),
             damaged=damaged,
         )
@@ -236,8 +230,7 @@ class Assembly:
         found = list(reports)
         key = found[0].key.batch
         known = self._closed.get(key)
-        counts = {**self._counts.get(key, {}), **(known.counts if known else {})}
-        batch = OpenBatch(found[0].key.batch, counts=dict(counts))
+        batch = OpenBatch(key, counts={**self._counts.get(key, {}), **(known.counts if known else {})})
         for report in found:
             batch.add(report)
             for stated in report.report.finished if isinstance(report, StoredReport) else ():
@@ -261,11 +254,8 @@ class Assembly:
         )
 
 
-_RANK = {completeness: rank for rank, completeness in enumerate(Completeness)}
-
-
-def _least_complete(found: Iterable[Completeness]) -> Completeness:
-    return max(found, key=_RANK.__getitem__)
+def _least_complete(found: Iterable[Completeness], damaged: Sequence[DamagedReport]) -> Completeness:
+    return max([*found, *(Completeness.DAMAGED_CHUNK for _ in damaged)], key=list(Completeness).index)
 
 
 _LABEL_NAMES = {spec.name for spec in LABELS}

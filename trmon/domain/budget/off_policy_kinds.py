@@ -140,20 +140,6 @@ def off_policy_kinds(given: PipelineInput, *, updates_per_step: float) -> tuple[
     )
 
 
-UNMEASURED = (
-    OffPolicyKind(
-        name="KV cache of older weights",
-        presence=Presence.UNKNOWN,
-        why="no column shows it; a response that went on over a change of weights may have it",
-    ),
-    OffPolicyKind(
-        name="speculative drafting",
-        presence=Presence.UNKNOWN,
-        why="no column shows it; log-probs must be of the model that verified the draft",
-    ),
-)
-
-
 def _engine_mismatch(given: PipelineInput) -> OffPolicyKind:
     if math.isnan(given.value("mismatch_kl_k1")):
         return _unknown("engine mismatch", "needs rollout_logprobs and old_logprobs")
@@ -180,6 +166,14 @@ def _engine_mismatch(given: PipelineInput) -> OffPolicyKind:
 
 def _unknown(name: str, why: str) -> OffPolicyKind:
     return OffPolicyKind(name=name, presence=Presence.UNKNOWN, why=why)
+
+
+UNMEASURED = (
+    _unknown(
+        "KV cache of older weights", "no column shows it; a response that went on over a change of weights may have it"
+    ),
+    _unknown("speculative drafting", "no column shows it; log-probs must be of the model that verified the draft"),
+)
 
 
 def _of_largest(given: PipelineInput, name: str, signal: str, *, why: str, absent: str, needs: str) -> OffPolicyKind:

@@ -155,7 +155,7 @@ class BudgetItem:
 
 def mismatch_budget(signals: Mapping[str, float]) -> tuple[BudgetItem, ...]:
     """Return the three limits besides the signals. Source: [DRIFT] problem 4, a conjecture; formulas, section 11."""
-    return (_token_tv(signals), _chi2_seq(signals), _router_flips(signals))
+    return _token_tv(signals), _chi2_seq(signals), _router_flips(signals)
 
 
 def token_tv_state(*, mean: float, largest: float, limit: float = TOKEN_TV) -> BudgetState:
@@ -191,32 +191,21 @@ def _chi2_seq(signals: Mapping[str, float]) -> BudgetItem:
     prefix = next((one for one in ENGINE_PREFIXES if f"{one}chi2_seq_log1p" in signals), ENGINE_PREFIXES[0])
     value = math.expm1(min(signals.get(f"{prefix}chi2_seq_log1p", math.nan), 700.0))
     is_total = "; both drifts together, since mismatch was not sent" if prefix == "total_" else ""
-    return BudgetItem(
-        name="chi-squared of sequences",
-        limit=CHI2_SEQ,
-        signal=f"{prefix}chi2_seq",
-        value=value,
-        state=_limit_state(value, CHI2_SEQ),
-        note=f"an estimate over the sampled sequences{is_total}",
-    )
+    note = f"an estimate over the sampled sequences{is_total}"
+    return _item("chi-squared of sequences", limit=CHI2_SEQ, signal=f"{prefix}chi2_seq", value=value, note=note)
 
 
 def _router_flips(signals: Mapping[str, float]) -> BudgetItem:
     value = signals.get("router_flip_rate", math.nan)
-    return BudgetItem(
-        name="router flips",
-        limit=ROUTER_FLIPS,
-        signal="router_flip_rate",
-        value=value,
-        state=_limit_state(value, ROUTER_FLIPS),
-        note="only mixtures of experts have a router" if math.isnan(value) else "share of routings that differ",
-    )
+    note = "only mixtures of experts have a router" if math.isnan(value) else "share of routings that differ"
+    return _item("router flips", limit=ROUTER_FLIPS, signal="router_flip_rate", value=value, note=note)
 
 
-def _limit_state(value: float, limit: float) -> BudgetState:
+def _item(name: str, *, limit: float, signal: str, value: float, note: str) -> BudgetItem:
+    state = BudgetState.WITHIN if value < limit else BudgetState.EXCEEDED
     if math.isnan(value):
-        return BudgetState.NOT_MEASURED
-    return BudgetState.WITHIN if value < limit else BudgetState.EXCEEDED
+        state = BudgetState.NOT_MEASURED
+    return BudgetItem(name=name, limit=limit, signal=signal, value=value, state=state, note=note)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -39,7 +39,7 @@ class RiskAdvice:
     probability: float
     level: RiskLevel
     driven_by: tuple[str, ...]
-    calibration: str = ""  # What 0.2.0 has stored lacks it.
+    calibration: str
     lr_scale: float = 1.0
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from msgspec import structs
 
@@ -50,9 +50,9 @@ def draft_row(
     closing: ClosingBatch, merged: MergedBatch, signals: Mapping[str, float], replayed: ReplayedDecisions
 ) -> ClosingRow:
     """Return the row of the batch, with the next ordinal of the run, or the former ordinal if it is revised."""
-    columns, withheld = merged.columns, _withheld(closing)
+    columns, withheld = merged.columns, withhold_row(closing)
     row = structs.replace(
-        withheld,
+        withheld.row,
         n_sequences=columns.n_sequences,
         n_tokens=int(columns["n_tokens"].sum()),
         complete=not closing.batch.completeness.lacks_data,
@@ -63,19 +63,11 @@ def draft_row(
         signals={
             **signals,
             **replayed.signals,
-            **withheld.signals,
+            **withheld.row.signals,
             "decision_mismatches": float(replayed.mismatches),
         },
     )
-    return ClosingRow(
-        context=closing.context,
-        pipeline_state=closing.pipeline_state,
-        row=row.with_quarantined(_quarantined_parts(closing)),
-        former=closing.former,
-        decisions=replayed.decisions,
-        made_at=made_at(closing.batch.reports[0]),
-        unreplayed=replayed.unreplayed,
-    )
+    return replace(withheld, row=row, decisions=replayed.decisions, unreplayed=replayed.unreplayed)
 
 
 def _quarantined_parts(closing: ClosingBatch) -> Iterator[Quarantined]:
@@ -91,14 +83,14 @@ def made_at(report: StoredReport) -> float:
     return report.report.sent_at or report.received_at
 
 
-def withhold_row(closing: ClosingBatch, error: Exception | str) -> ClosingRow:
-    """Return the row of a batch without signals of its sequences and without decisions, but with the error."""
+def withhold_row(closing: ClosingBatch, error: Exception | str | None = None) -> ClosingRow:
+    """Return the row of a batch without signals of its sequences and without decisions, but with the error, if any."""
     reports = closing.batch.reports
-    reasons = [quarantined(QuarantinePart.BATCH, "the whole batch", error), *_quarantined_parts(closing)]
+    reasons = [] if error is None else [quarantined(QuarantinePart.BATCH, "the whole batch", error)]
     return ClosingRow(
         context=closing.context,
         pipeline_state=closing.pipeline_state,
-        row=_withheld(closing).with_quarantined(reasons),
+        row=_withheld(closing).with_quarantined([*reasons, *_quarantined_parts(closing)]),
         former=closing.former,
         made_at=made_at(reports[0]) if reports else None,
     )

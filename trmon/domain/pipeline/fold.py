@@ -19,7 +19,7 @@ from trmon.domain.rules.condition import Truth
 from trmon.domain.rules.rule import RememberedSignals, RowSelection, Rule, RuleFinding
 from trmon.domain.rules.signal_reader import SignalMemory, SignalReader
 from trmon.domain.signals.drift_features import describe_drift
-from trmon.domain.signals.run_features import FEATURE_SIGNALS
+from trmon.domain.signals.run_features import FEATURE_SIGNALS, FeatureState
 
 STEP_SECONDS = "step_seconds"
 HISTORICAL = frozenset((STEP_SECONDS, BASELINE, *FEATURE_SIGNALS))
@@ -34,32 +34,31 @@ def fold_row(closing: ClosingRow) -> ClosingRow:
     """
     pipeline_state, row = closing.pipeline_state, closing.row
     if not pipeline_state.follows(row.key):
-        unknown = {STEP_SECONDS: math.nan}
         pipeline_state = structs.replace(pipeline_state, ordinal=max(pipeline_state.ordinal, row.ordinal))
-        return replace(closing, row=_with(row, unknown), pipeline_state=pipeline_state)
+        return replace(closing, row=_with(row, {STEP_SECONDS: math.nan}), pipeline_state=pipeline_state)
     began_step = pipeline_state.begins_step(row.key)
     has_rollout_row = row.key.update is None or (not began_step and pipeline_state.has_rollout_row)
     is_gauge = row.key.update is None or not has_rollout_row
-    pipeline_state = structs.replace(
-        _with_step_time(pipeline_state, row, made_at=closing.made_at, began_step=began_step),
-        has_rollout_row=has_rollout_row,
-    )
     judged: tuple[Transition, ...] = ()
     if began_step:
+        pipeline_state = _with_new_step(pipeline_state, row, made_at=closing.made_at)
         judged, pipeline_state = judge_pending(pipeline_state, context=closing.context)
     pipeline_state, baseline = _baseline(pipeline_state, row, context=closing.context, is_stored=closing.is_stored)
     historical = {STEP_SECONDS: pipeline_state.step_seconds, **baseline}
     gauge_keys = pipeline_state.gauge_keys
     if is_gauge:
-        features = pipeline_state.features.with_row(
-            row.numbers, with_canonical(row.scalars), begins_step=began_step, is_rollout=row.key.update is None
-        )
+        features = _features_after(pipeline_state, row, begins_step=began_step)
         historical |= features.after.signals()
         gauge_keys = (*(gauge_keys if began_step else gauge_keys[:-1]), row.key)[-GAUGE_KEYS:]
     else:
         features = pipeline_state.features.with_update(row.numbers)
     pipeline_state = structs.replace(
-        pipeline_state, features=features, ordinal=row.ordinal, folded=row.key, gauge_keys=gauge_keys
+        pipeline_state,
+        features=features,
+        ordinal=row.ordinal,
+        folded=row.key,
+        has_rollout_row=has_rollout_row,
+        gauge_keys=gauge_keys,
     )
     folded_row = _with(row, historical)
     pipeline_state = with_row(pipeline_state, folded_row, begins_step=began_step, is_gauge=is_gauge)
@@ -81,12 +80,10 @@ def _baseline(
 
     A stored row says itself which one it has, since the configuration of its time is not kept.
     """
+    digest = config_digest(context.run.config)
+    baseline = pipeline_state.baseline + (pipeline_state.config not in ("", digest))
     if is_stored:
-        baseline, digest = int(row.signals.get(BASELINE, 0.0)), config_digest(context.run.config)
-    else:
-        digest = config_digest(context.run.config)
-        is_new = pipeline_state.config not in ("", digest)
-        baseline = pipeline_state.baseline + is_new
+        baseline = int(row.signals.get(BASELINE, 0.0))
     state = structs.replace(pipeline_state, baseline=baseline, config=digest)
     return state, {BASELINE: float(baseline)} if baseline else {}
 
@@ -107,12 +104,8 @@ def amend_row(closing: ClosingRow) -> ClosingRow:
     return replace(closing, row=structs.replace(_with(closing.row, kept), scalars=scalars))
 
 
-def _with_step_time(
-    pipeline_state: PipelineState, row: BatchRow, *, made_at: float | None, began_step: bool
-) -> PipelineState:
-    if not began_step:
-        return pipeline_state
-    seconds = row.signals.get("step_seconds", math.nan)
+def _with_new_step(pipeline_state: PipelineState, row: BatchRow, *, made_at: float | None) -> PipelineState:
+    seconds = row.signals.get(STEP_SECONDS, math.nan)
     same_attempt = pipeline_state.folded is not None and pipeline_state.folded.attempt_id == row.key.attempt_id
     if made_at is not None and pipeline_state.began_at is not None and same_attempt:
         seconds = made_at - pipeline_state.began_at
@@ -124,6 +117,12 @@ def _with_step_time(
         began_at=made_at,
         step_seconds=seconds,
         gaps_seconds=gaps if math.isnan(seconds) else (*gaps, seconds)[-GAPS:],
+    )
+
+
+def _features_after(pipeline_state: PipelineState, row: BatchRow, *, begins_step: bool) -> FeatureState:
+    return pipeline_state.features.with_row(
+        row.numbers, with_canonical(row.scalars), begins_step=begins_step, is_rollout=row.key.update is None
     )
 
 
@@ -178,10 +177,8 @@ def reconsider(row: BatchRow, *, context: PassContext, pipeline_state: PipelineS
     """
     if pipeline_state.begins_step(row.key) or pipeline_state.gauge_keys[-1:] != (row.key,):
         return row, pipeline_state
-    features = pipeline_state.features.with_row(
-        row.numbers, with_canonical(row.scalars), begins_step=False, is_rollout=row.key.update is None
-    )
-    row = structs.replace(row, signals={**row.signals, **features.after.signals()})
+    features = _features_after(pipeline_state, row, begins_step=False)
+    row = _with(row, features.after.signals())
     numbers = row.numbers
     pipeline_state = with_row(pipeline_state, row, begins_step=False, is_gauge=True)
     pipeline_state = structs.replace(

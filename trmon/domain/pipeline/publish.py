@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from msgspec import structs
 
@@ -32,9 +33,8 @@ def transition_deliveries(transition: Transition, context: PassContext) -> tuple
     alert, event = transition.alert, transition.event
     if alert is None or event is None or alert.severity is Severity.INFO:
         return ()
-    rule = context.rule(alert.rule)
     is_late = context.run.state is RunState.FINISHED and event.state is AlertState.FIRING
-    if not alert.is_incident and (is_late or (rule is not None and rule.is_of_health)):
+    if not alert.is_incident and (is_late or alert.rule in context.rules.of_health):
         return ()
     notification = build_notification(
         alert, event, reason=transition.reason, run=context.run, public_url=context.public_url
@@ -45,28 +45,18 @@ def transition_deliveries(transition: Transition, context: PassContext) -> tuple
     # Resolved alerts go to all receivers, because the owner may have changed; muting drops those never notified.
     former = () if event.state is AlertState.FIRING else context.all_receivers
     receivers = dict.fromkeys((*context.receivers, *former))
+    key, now, run_id, episode = _dedup_key(event), context.now, alert.run_id, alert.episode
     return tuple(
-        Delivery(
-            id=0,
-            receiver=receiver,
-            dedup_key=_dedup_key(event, receiver=receiver),
-            notification=notification,
-            due_at=context.now,
-            made_at=context.now,
-            run_id=alert.run_id,
-            episode=alert.episode,
-            told_state=event.state,
-        )
-        for receiver in receivers
+        Delivery.new(notification, receiver, key=key, now=now, run_id=run_id, episode=episode) for receiver in receivers
     )
 
 
-def _dedup_key(event: AlertEvent, *, receiver: str) -> str:
+def _dedup_key(event: AlertEvent) -> str:
     if event.silence_started_at is not None:
         place = f"silence-{event.silence_started_at:.3f}"
     else:
         place = f"{event.step}" if event.update is None else f"{event.step}.{event.update}"
-    return f"{receiver}:{event.identity}:{event.attempt_id}:{place}:{event.state.value}"
+    return f"{event.identity}:{event.attempt_id}:{place}:{event.state.value}"
 
 
 def incident_advice(alert: Alert, context: PassContext) -> IncidentAdvice:
@@ -141,12 +131,11 @@ def publish_transitions(
     transitions: tuple[Transition, ...], *, context: PassContext, pipeline_state: PipelineState
 ) -> BatchChanges:
     """Return the alerts, deliveries and events of transitions."""
-    changed = [transition for transition in transitions if transition.alert is not None]
     return BatchChanges(
         pipeline_state=pipeline_state,
-        alerts=tuple(transition.alert for transition in changed if transition.alert is not None),
-        alert_events=tuple(transition.event for transition in changed if transition.event is not None),
-        deliveries=tuple(delivery for transition in changed for delivery in transition_deliveries(transition, context)),
+        alerts=tuple(transition.alert for transition in transitions if transition.alert is not None),
+        alert_events=tuple(transition.event for transition in transitions if transition.event is not None),
+        deliveries=tuple(chain(*(transition_deliveries(transition, context) for transition in transitions))),
         events=tuple(
             Event(
                 kind="alert",
@@ -161,7 +150,7 @@ def publish_transitions(
                 },
                 at=transition.event.at,
             )
-            for transition in changed
+            for transition in transitions
             if transition.alert is not None and transition.event is not None
         ),
     )

@@ -116,11 +116,9 @@ def accepted_turns(parts: Sequence[ReportPart]) -> Array | None:
 def agreeing_sequences(decision: Decision, parts: Sequence[ReportPart], *, accepted: Array) -> Array:
     """Return on which sequences trainer and replay agree, turns included, [B] bool. Args: accepted: the trainer's."""
     agree: Array = decision.accepted == accepted
-    sent = None if decision.turns is None else accepted_turns(parts)
-    if decision.turns is None or sent is None:
-        return agree
-    differing = decision.turns.turns.sequences[decision.turns.accepted != sent]
-    agree[differing] = False
+    sent = accepted_turns(parts)
+    if decision.turns is not None and sent is not None:
+        agree[decision.turns.turns.sequences[decision.turns.accepted != sent]] = False
     return agree
 
 
@@ -181,15 +179,11 @@ def replay_decisions(closing: ClosingBatch, merged: MergedBatch) -> ReplayedDeci
     cache = StatisticCache(merged.columns)
     active = _replay_active(merged, cache, policies=policies)
     shadows = _shadows(merged, cache, current=policies.current)
+    columns, config, weights = merged.columns, closing.context.run.config, active.soft_weights
     active_signals = {
-        **mask_rates(merged.columns, active.accepted),
-        **sequence_weights(merged.columns, active.accepted, soft_weights=active.soft_weights),
-        **minorizer_signals(
-            merged.columns,
-            active.accepted,
-            config=closing.context.run.config,
-            soft_weights=active.soft_weights,
-        ),
+        **mask_rates(columns, active.accepted),
+        **sequence_weights(columns, active.accepted, soft_weights=weights),
+        **minorizer_signals(columns, active.accepted, config=config, soft_weights=weights),
         **turn_mask_rates(merged),
         "policy_versions": float(len({part.stored.report.policy for part in merged.parts})),
     }
@@ -269,8 +263,6 @@ def _reasons(decision: Decision | None, bits: Array, *, agree: Array | None) -> 
     if decision is None or agree is None:
         n_accepted = int(np.count_nonzero(bits))
         return +Counter({"accepted": n_accepted, UNKNOWN_POLICY: len(bits) - n_accepted})
-    if agree.all():
-        return +Counter(decision.counts())
     n_forced = int(np.count_nonzero(bits & ~agree))
     found = Counter({"accepted": n_forced, DISAGREEMENT: int(np.count_nonzero(~agree)) - n_forced})
     counts = np.bincount(decision.codes[agree]).tolist()
@@ -298,8 +290,7 @@ def _decide(cache: StatisticCache, policy: Policy | None) -> Decision | None:
 def _active_row(
     closing: ClosingBatch, merged: MergedBatch, active: _ActiveDecision, *, mask_rate: float
 ) -> DecisionRow:
-    policies = closing.context.policies
-    named = merged.parts[0].stored.report.policy
+    policies, named = closing.context.policies, merged.parts[0].stored.report.policy
     policy = policies.find(named)
     return DecisionRow(
         key=closing.batch.key,

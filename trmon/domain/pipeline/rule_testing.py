@@ -159,14 +159,8 @@ _RUN = Run(id=1, key=RunKey("rules", "test"), state=RunState.RUNNING, created_at
 def run_rule_test(test: RuleTest, rules: RuleSet) -> tuple[ExpectedAlert, ...]:
     """Return the alerts that the series of a test raise and resolve, in their order; incidents are left out."""
     pipeline_state, alerts = PipelineState(), []
-    context = PassContext(
-        run=replace(_RUN, mode=test.mode),
-        policies=PolicyRegistry.of(default_version(now=0.0)),
-        rules=rules,
-        receivers=(),
-        public_url=None,
-        now=0.0,
-    )
+    policies = PolicyRegistry.of(default_version(now=0.0))
+    context = PassContext(run=replace(_RUN, mode=test.mode), policies=policies, rules=rules, now=0.0)
     for row, signals in _rows(test):
         folded = fold_row(ClosingRow(context=context, pipeline_state=pipeline_state, row=row))
         transitioned = evaluate_row(with_signals(folded, signals))

@@ -170,9 +170,9 @@ class PassContext:
     run: Run
     policies: PolicyRegistry
     rules: RuleSet
-    receivers: tuple[str, ...]
-    public_url: str | None
     now: float
+    receivers: tuple[str, ...] = ()
+    public_url: str | None = None
     all_receivers: tuple[str, ...] = ()
     runbook_base_url: str | None = None
 

@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
+from typing import TypeAlias
 
 from msgspec import structs
 
 from trmon.domain.alerts.alert import AlertState
 from trmon.domain.alerts.transitions import (
     QUIET,
-    AlertText,
     AlertTrack,
     Transition,
     TransitionReason,
     advance_alert,
     end_alert,
-    raise_alert,
+    new_alert,
+    transition_event,
 )
 from trmon.domain.findings.verdict import explains
 from trmon.domain.identity import BatchKey
@@ -33,18 +34,20 @@ from trmon.domain.runs.liveness import StateChange
 from trmon.domain.runs.run import RunState
 from trmon.domain.severity import Severity
 
+Transitioned: TypeAlias = tuple[tuple[Transition, ...], PipelineState]
+"""The transitions of a run's alerts, and the pipeline state after them."""
+
 
 def apply_incident_step(
     pipeline_state: PipelineState, *, context: PassContext, key: BatchKey, at: float, is_last: bool = False
-) -> tuple[tuple[Transition, ...], PipelineState]:
+) -> Transitioned:
     """Return the transition of the run's incident after a step, and the state. Args: is_last: the run then finished."""
     steps = pipeline_state.steps
     recent = tuple(ended for ended in pipeline_state.incident_ends if ended > steps - DAMPING_STEPS)
     firing = [
         track.alert
         for name, track in pipeline_state.tracks.items()
-        if (rule := context.rule(name)) is not None
-        and rule.is_of_health
+        if name in context.rules.of_health
         and track.alert is not None
         and track.alert.state is AlertState.FIRING
         and track.alert.severity is not Severity.INFO
@@ -65,9 +68,7 @@ def apply_incident_step(
     return _with_incident(pipeline_state, incident, transition, recent=recent)
 
 
-def end_open_incident(
-    pipeline_state: PipelineState, *, context: PassContext, key: BatchKey, at: float
-) -> tuple[tuple[Transition, ...], PipelineState]:
+def end_open_incident(pipeline_state: PipelineState, *, context: PassContext, key: BatchKey, at: float) -> Transitioned:
     """Return the transition that ends an open incident with its run, and the state after it."""
     incident = pipeline_state.incident
     if incident is None or not incident.is_open:
@@ -79,7 +80,7 @@ def end_open_incident(
 
 def _with_incident(
     pipeline_state: PipelineState, incident: Incident | None, transition: Transition | None, *, recent: tuple[int, ...]
-) -> tuple[tuple[Transition, ...], PipelineState]:
+) -> Transitioned:
     if transition is None:
         return (), structs.replace(pipeline_state, incident=incident)
     has_ended = incident is not None and not incident.is_open
@@ -102,7 +103,7 @@ def apply_transitions(closing: ClosingRow) -> ClosingRow:
 
 def apply_findings(
     findings: Iterable[tuple[Rule, RuleFinding]], *, context: PassContext, pipeline_state: PipelineState
-) -> tuple[tuple[Transition, ...], PipelineState]:
+) -> Transitioned:
     """Return the transitions that findings cause, and the state after them; most cause none: no alert, no truth."""
     run_id, run = context.run.id, str(context.run.key)
     tracks: dict[str, AlertTrack] = {}
@@ -119,7 +120,7 @@ def apply_findings(
 
 def apply_state_change(
     change: StateChange, *, context: PassContext, pipeline_state: PipelineState, key: BatchKey
-) -> tuple[tuple[Transition, ...], PipelineState]:
+) -> Transitioned:
     """Return the transitions of rules over states after a change of state.
 
     They fire without a delay, since the state includes it. Alerts of a run that finished end in `apply_run_end`.
@@ -151,7 +152,7 @@ def apply_state_change(
 
 def apply_duplicate_trainers(
     found: DuplicateTrainers | None, *, context: PassContext, pipeline_state: PipelineState, now: float
-) -> tuple[tuple[Transition, ...], PipelineState]:
+) -> Transitioned:
     """Return the transitions of rules over duplicate trainers. Args: found: the oldest pair, None if there is none."""
     transitions: dict[str, Transition] = {}
     for rule in context.rules.over_states:
@@ -170,22 +171,17 @@ def apply_duplicate_trainers(
     return _with_tracks(pipeline_state, transitions)
 
 
-def _with_tracks(
-    pipeline_state: PipelineState, transitions: Mapping[str, Transition]
-) -> tuple[tuple[Transition, ...], PipelineState]:
+def _with_tracks(pipeline_state: PipelineState, transitions: Mapping[str, Transition]) -> Transitioned:
     tracks = {name: transition.track for name, transition in transitions.items()}
     return tuple(transitions.values()), pipeline_state.with_tracks(tracks)
 
 
-def apply_run_end(
-    *, context: PassContext, pipeline_state: PipelineState, now: float
-) -> tuple[tuple[Transition, ...], PipelineState]:
+def apply_run_end(*, context: PassContext, pipeline_state: PipelineState, now: float) -> Transitioned:
     """Return the transitions at the end of a run, after its last batch has closed.
 
     The findings of the last step are final now. If the run finished, all open alerts end, so that no incident stays
     open, and no prediction of what comes next begins.
     """
-    is_finished = context.run.state is RunState.FINISHED
     last = [
         (rule, pipeline_state.provisional[rule.name])
         for rule in context.rules.over_signals
@@ -196,7 +192,7 @@ def apply_run_end(
     )
     judged, pipeline_state = judge_pending(pipeline_state, context=context, is_last=True)
     transitions = (*transitions, *judged)
-    if not is_finished:
+    if context.run.state is not RunState.FINISHED:
         return transitions, pipeline_state
     state_rules = {rule.name for rule in context.rules.over_states}
     ended = {
@@ -206,12 +202,11 @@ def apply_run_end(
     last_key = pipeline_state.folded or BatchKey(context.run.attempt_id or 0, context.run.last_step or 0, None)
     told, pipeline_state = apply_incident_step(pipeline_state, context=context, key=last_key, at=now, is_last=True)
     over, pipeline_state = end_open_incident(pipeline_state, context=context, key=last_key, at=now)
-    return (*transitions, *told, *over, *ended.values()), pipeline_state.with_tracks(dict.fromkeys(ended, QUIET))
+    ended_transitions, pipeline_state = _with_tracks(pipeline_state, ended)
+    return (*transitions, *told, *over, *ended_transitions), pipeline_state
 
 
-def judge_newest_step(
-    *, context: PassContext, pipeline_state: PipelineState
-) -> tuple[tuple[Transition, ...], PipelineState]:
+def judge_newest_step(*, context: PassContext, pipeline_state: PipelineState) -> Transitioned:
     """Return the transitions of the newest step, judged although no later one began; its incident follows only them."""
     transitions, state = judge_pending(pipeline_state, context=context)
     if not any(transition.event for transition in transitions) or state.folded is None:
@@ -220,15 +215,14 @@ def judge_newest_step(
     return (*transitions, *told), state
 
 
-def retire_removed_rules(
-    *, context: PassContext, pipeline_state: PipelineState, now: float
-) -> tuple[tuple[Transition, ...], PipelineState]:
+def retire_removed_rules(*, context: PassContext, pipeline_state: PipelineState, now: float) -> Transitioned:
     """Return the transitions that end the alerts of removed rules."""
-    gone = {name: track for name, track in pipeline_state.tracks.items() if context.rule(name) is None}
-    if not gone:
-        return (), pipeline_state
-    ended = tuple(end_alert(track, reason=TransitionReason.RETIRED, now=now) for track in gone.values())
-    return ended, pipeline_state.with_tracks(dict.fromkeys(gone, QUIET))
+    ended = {
+        name: end_alert(track, reason=TransitionReason.RETIRED, now=now)
+        for name, track in pipeline_state.tracks.items()
+        if context.rule(name) is None
+    }
+    return _with_tracks(pipeline_state, ended)
 
 
 def _raise(
@@ -242,15 +236,15 @@ def _raise(
     since: float,
     error: str = "",
 ) -> Transition:
-    """Raise an alert; in the first steps of a run a page becomes a warning, since its owner still watches the start."""
+    """Raise an alert of a run state, which fires at once, because the state includes the wait.
+
+    In the first steps of a run a page becomes a warning, since its owner still watches the start.
+    """
     severity = rule.severity_in(context.run.mode)
     if severity is Severity.PAGE and pipeline_state.steps < rule.immune_steps:
         severity = Severity.WARN
-    text = AlertText(
-        at=at,
-        value=evaluation.value,
-        threshold=evaluation.threshold,
-        summary=rule.format_summary(evaluation, run=str(context.run.key), step=key.step, error=error),
-        silence_started_at=since,
-    )
-    return raise_alert(rule, run_id=context.run.id, severity=severity, key=key, text=text)
+    summary = rule.format_summary(evaluation, run=str(context.run.key), step=key.step, error=error)
+    alert = new_alert(rule, evaluation, run_id=context.run.id, severity=severity, key=key, at=at)
+    alert = replace(alert, state=AlertState.FIRING, summary=summary)
+    event = transition_event(alert, silence_started_at=since)
+    return Transition(track=AlertTrack(alert=alert), reason=TransitionReason.FIRED, alert=alert, event=event)

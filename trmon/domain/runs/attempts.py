@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from operator import attrgetter
 
+from trmon_client.core import wire
+
 
 class Resolution(Enum):
     """How a message relates to the attempt it names; the last three create a new attempt."""
@@ -85,11 +87,9 @@ def resolve_attempt(
 
 def _is_late(claim: Claim | None, *, launch: str, step: int | None) -> bool:
     """Return whether a message is of a launch, and of a step, that the attempt had reached."""
-    if claim is None:
-        return False
-    if launch == claim.launch:
+    if claim is not None and launch == claim.launch:
         return step is None or _goes_back(step, claim.last_step)
-    return launch == claim.former_launch and _goes_back(step, claim.former_step)
+    return claim is not None and launch == claim.former_launch and _goes_back(step, claim.former_step)
 
 
 def was_reached_before_fork(claim: Claim | None, *, launch: str, step: int | None) -> bool:
@@ -99,35 +99,25 @@ def was_reached_before_fork(claim: Claim | None, *, launch: str, step: int | Non
     attempt one after another, so that one of them may have stored reports there before another one forks it.
     Args: claim: that of the attempt that was left, and of the message's rank.
     """
-    if claim is None:
+    if claim is None or step is None or (launch == claim.launch and _goes_back(step, claim.former_step)):
         return False
-    if launch == claim.launch:
-        return _goes_back(step, claim.last_step) and not _goes_back(step, claim.former_step)
-    return launch == claim.former_launch and _goes_back(step, claim.former_step)
+    return _is_late(claim, launch=launch, step=step)
 
 
-def progress_step(claim: Claim | None, *, report_step: int | None, scalars_step: int | None) -> int | None:
+def progress_step(claim: Claim | None, message: wire.Message) -> int | None:
     """Return the step that a message shows its launch to have reached; None for a message that shows none.
 
     Scalars count only while the rank has sent no report: later ones may belong to any step, or count other steps.
     """
-    if report_step is not None:
-        return report_step
-    return scalars_step if claim is None or claim.reported_at is None else None
+    if isinstance(message, wire.Report):
+        return message.step
+    has_reported = claim is not None and claim.reported_at is not None
+    return message.step if isinstance(message, wire.Scalars) and not has_reported else None
 
 
-def renewed_claim(
-    claim: Claim | None,
-    *,
-    launch: str,
-    step: int | None,
-    now: float,
-    is_report: bool = False,
-    is_scalars: bool = False,
-    is_end: bool = False,
-    is_heartbeat: bool = False,
-) -> Claim:
+def renewed_claim(claim: Claim | None, message: wire.Message, *, now: float) -> Claim:
     """Return the claim after a message that continues it or takes it over."""
+    step, launch = progress_step(claim, message), message.launch
     if claim is not None and launch == claim.former_launch:
         return claim
     if claim is None or launch != claim.launch:
@@ -143,11 +133,11 @@ def renewed_claim(
     return replace(
         claim,
         seen_at=now,
-        beat_at=now if is_heartbeat else claim.beat_at,
-        reported_at=now if is_report else claim.reported_at,
-        scalars_at=now if is_scalars else claim.scalars_at,
+        beat_at=now if isinstance(message, wire.Heartbeat) else claim.beat_at,
+        reported_at=now if isinstance(message, wire.Report) else claim.reported_at,
+        scalars_at=now if isinstance(message, wire.Scalars) else claim.scalars_at,
         last_step=_larger(step, claim.last_step),
-        ended=is_end or claim.ended,
+        ended=isinstance(message, wire.Finish) or claim.ended,
     )
 
 

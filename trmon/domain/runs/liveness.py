@@ -46,21 +46,15 @@ class SilenceLimits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TrainerEnd:
-    """The end that a trainer sent: its launch, the time on its own clock, and whether a signal asked for it."""
-
-    launch: str
-    sent_at: float
-    by_signal: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Liveness:
-    """The state of a run; `silent_since` is the server's time of its newest report, or of its start."""
+    """The state of a run, and the end that its trainer sent, if it has ended.
+
+    `silent_since` is the server's time of its newest report, or of its start.
+    """
 
     state: RunState
     silent_since: float
-    ending: TrainerEnd | None = None
+    ending: wire.Finish | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +64,6 @@ class StateChange:
     `ending` is the end that the trainer reported, None unless that is the reason.
     """
 
-    before: RunState
     state: RunState
     reason: StateChangeReason
     at: float
@@ -102,22 +95,19 @@ def after_notice(liveness: Liveness, notice: StoredNotice) -> tuple[Liveness, St
         return _seen(liveness, at=at, restarts=True, reason=StateChangeReason.RESTARTED)
     is_pause = isinstance(message, wire.Pause) and not isinstance(message.checkpoint, wire.SavedCheckpoint)
     if is_pause and not liveness.state.ended and liveness.state is not RunState.PAUSED:
-        return _changed(liveness, RunState.PAUSED, StateChangeReason.PAUSED, at=at, since=liveness.silent_since)
+        return _changed(liveness, RunState.PAUSED, StateChangeReason.PAUSED, at=at)
     if not isinstance(message, wire.Finish):
         return liveness, None
     known, crashed = liveness.ending, message.outcome == "crashed"
-    explains = crashed and known is not None and known.by_signal and known.launch == message.launch
+    by_signal = (message.launch, wire.EndReason.SIGNAL.value)
+    explains = crashed and known is not None and (known.launch, known.reason) == by_signal
     # A crash of any rank ends the run; only rank 0 ends it without an error, since other ranks may exit earlier.
     if (liveness.state.ended and not explains) or not (crashed or message.rank == 0):
         return liveness, None
-    return _changed(
-        replace(liveness, ending=ending_of(message)),
-        RunState.CRASHED if crashed else RunState.FINISHED,
-        StateChangeReason.CRASHED if crashed else StateChangeReason.FINISHED,
-        at=at,
-        since=liveness.silent_since,
-        ending=RunEnding.of(message, at=at),
-    )
+    state, reason = RunState.FINISHED, StateChangeReason.FINISHED
+    if crashed:
+        state, reason = RunState.CRASHED, StateChangeReason.CRASHED
+    return _changed(liveness, state, reason, at=at, finish=message)
 
 
 def after_silence(
@@ -144,16 +134,8 @@ def after_silence(
     limit = longer if has_heartbeat else shorter
     if silent <= limit:
         return liveness, None
-    after = replace(liveness, state=RunState.STALLED)
-    return after, StateChange(
-        before=liveness.state,
-        state=after.state,
-        reason=StateChangeReason.SILENT,
-        at=now,
-        silence_started_at=liveness.silent_since,
-        silent_seconds=silent,
-        limit_seconds=limit,
-    )
+    after, change = _changed(liveness, RunState.STALLED, StateChangeReason.SILENT, at=now)
+    return after, replace(change, silent_seconds=silent, limit_seconds=limit)
 
 
 def time_by_now(at: float, *, now: float) -> float:
@@ -161,21 +143,16 @@ def time_by_now(at: float, *, now: float) -> float:
     return at if at <= now + CLOCK_AHEAD_SECONDS else now
 
 
-def ending_of(message: wire.Finish) -> TrainerEnd:
-    """Return the end in a finish message."""
-    by_signal = message.reason == wire.EndReason.SIGNAL.value
-    return TrainerEnd(launch=message.launch, sent_at=message.sent_at, by_signal=by_signal)
-
-
 def _seen(
     liveness: Liveness, *, at: float, restarts: bool, reason: StateChangeReason | None = None
 ) -> tuple[Liveness, StateChange | None]:
     """Return the liveness after a sign of life; without a reason, its state says whether the trainer restarted."""
-    after = replace(liveness, silent_since=max(liveness.silent_since, at))
+    silent_since = max(liveness.silent_since, at)
     if liveness.state is RunState.RUNNING or not restarts:
-        return after, None
+        return replace(liveness, silent_since=silent_since), None
     of_state = StateChangeReason.RESTARTED if liveness.state.ended else StateChangeReason.REPORTED
-    return _changed(after, RunState.RUNNING, reason or of_state, at=at, since=liveness.silent_since)
+    after, change = _changed(liveness, RunState.RUNNING, reason or of_state, at=at)
+    return replace(after, silent_since=silent_since), change
 
 
 def _restarts(liveness: Liveness, message: wire.Message) -> bool:
@@ -186,15 +163,8 @@ def _restarts(liveness: Liveness, message: wire.Message) -> bool:
 
 
 def _changed(
-    liveness: Liveness,
-    state: RunState,
-    reason: StateChangeReason,
-    *,
-    at: float,
-    since: float,
-    ending: RunEnding | None = None,
+    liveness: Liveness, state: RunState, reason: StateChangeReason, *, at: float, finish: wire.Finish | None = None
 ) -> tuple[Liveness, StateChange]:
-    change = StateChange(
-        before=liveness.state, state=state, reason=reason, at=at, silence_started_at=since, ending=ending
-    )
-    return replace(liveness, state=state, ending=liveness.ending if state.ended else None), change
+    ending = None if finish is None else RunEnding.of(finish, at=at)
+    change = StateChange(state=state, reason=reason, at=at, silence_started_at=liveness.silent_since, ending=ending)
+    return replace(liveness, state=state, ending=finish), change

@@ -12,8 +12,7 @@ from sqlalchemy.exc import IntegrityError
 
 from trmon.domain.access import Access, AuditAction, AuditDocument
 from trmon.domain.alerts.alert import AlertState
-from trmon.domain.alerts.delivery import Delivery, DeliveryState
-from trmon.domain.alerts.owner_change import OwnerChange, closing_delivery
+from trmon.domain.alerts.delivery import Delivery, DeliveryState, OwnerChange, closing_delivery
 from trmon.domain.alerts.transitions import TransitionReason
 from trmon.domain.errors import Conflict, InvalidInput, NotFound, nearest_names
 from trmon.domain.identity import RunKey
