@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,13 +31,11 @@ ACK = Acknowledgement(author="ana (token oncall)", note="looking at <the> weight
 PICTURE = Picture(png=b"\x89PNG", url="https://trmon.example/pictures/story.png", words="reward and KL per token")
 
 
-FLAPPING = Flapping(transitions=6, within_steps=100)
 FIRING = (firing_alert("reward_collapse", in_incident=True), firing_alert("stalled"))
 
 
-def _crashed(**changed: Any) -> Notification:
-    crashed = {"identity": "1/crashed", "rule": "crashed", "runbook": "", "summary": "it crashed"}
-    told = notification(**crashed, severity=Severity.WARN, **changed)
+def _crashed() -> Notification:
+    told = notification(identity="1/crashed", rule="crashed", severity=Severity.WARN, runbook="", summary="it crashed")
     return structs.replace(told, firing=FIRING)
 
 
@@ -62,46 +58,20 @@ def _acknowledged(told: Notification) -> Notification:
     return structs.replace(told, reason=TransitionReason.ACKNOWLEDGED.value, ack=ACK, picture=None)
 
 
-def _stalls(state: AlertState = AlertState.FIRING) -> list[Notification]:
-    """Return stalls of three runs, one every two seconds."""
-    stall = partial(notification, rule="stalled", state=state, runbook="Read its log.")
-    runs = [RunKey("math", f"r{i}") for i in range(3)]
-    return [stall(run=run, updated_at=100.0 + 2.0 * i, summary=f"{run}: no report") for i, run in enumerate(runs)]
-
-
-def _with_everything_known() -> Notification:
-    known = {"options": {"kl_coef": "0.01"}, "runbook_url": "https://book/reward_collapse"}
-    known["checkpoint"] = "Checkpoint to go back to: /c/6 (step 6)."
-    told = _incident()
-    return structs.replace(told, cause=structs.replace(told.cause, **known))
-
-
-def _reminder() -> Notification:
-    told = notification(severity=Severity.WARN, summary="x")
-    others = [
-        firing_alert("mask_rate"),
-        firing_alert("variance_blowup", muted="a cause fires"),
-        firing_alert("stalled"),
-    ]
-    return structs.replace(told, firing=others, flapping=FLAPPING, told_before=1)
+def _stalls() -> list[Notification]:
+    runs = (RunKey("math", f"r{i}") for i in range(3))
+    return [notification(run=run, rule="stalled", summary=f"{run}: no report", runbook="Read its log.") for run in runs]
 
 
 KINDS: dict[str, list[Notification]] = {
-    "rule": [notification()],
-    "rule_reminder": [_reminder()],
-    "rule_resolved": [structs.replace(notification(state=AlertState.RESOLVED), firing=FIRING)],
-    "rule_without_values": [notification(value=math.nan, labels={}, public_url=None)],
-    "rules": [notification(), _crashed(step=9)],
     "firing": [_incident()],
-    "everything_known": [_with_everything_known()],
-    "reminder": [_incident(told_before=1, flapping=FLAPPING)],
+    "reminder": [_incident(told_before=1, flapping=Flapping(transitions=6, within_steps=100))],
     "acknowledged": [_acknowledged(_incident())],
     "resolved": [_incident(AlertState.RESOLVED, firing=(), ack=ACK)],
     "ended_open": [structs.replace(ended_ill(), began_at=BEGAN, ack=ACK, picture=PICTURE)],
     "ended_open_untold": [_incident(ended=ended_ill().ended)],
     "several": [_incident(), _crashed()],
     "several_runs": _stalls(),
-    "several_runs_resolved": _stalls(AlertState.RESOLVED),
     "several_runs_acknowledged": [_acknowledged(one) for one in _stalls()],
 }
 

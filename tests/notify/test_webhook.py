@@ -8,6 +8,7 @@ import json
 import threading
 import time
 from collections.abc import Callable
+from datetime import datetime, timezone
 from typing import Any
 
 import msgspec
@@ -17,9 +18,12 @@ from msgspec import structs
 from standardwebhooks.webhooks import WebhookVerificationError
 
 from tests.fixtures.receiver import WebhookServer
-from tests.notify.posting import notification
+from tests.notify.posting import firing_alert, notification
+from trmon.domain.alerts.alert import AlertState
+from trmon.domain.errors import NotReady
+from trmon.domain.identity import RunKey
 from trmon.notify.receiver import DeliveryOutcome, DeliveryResult, HttpPost
-from trmon.notify.webhook import Webhook, standard_message_id, webhook_message
+from trmon.notify.webhook import Webhook, WebhookSigner, standard_key, standard_message_id, webhook_message
 
 NOTIFICATION = notification()
 LOCAL = frozenset({"127.0.0.1"})
@@ -172,9 +176,49 @@ def test_a_reason_never_contains_the_url() -> None:
     assert "T000" not in result.reason
 
 
+def test_a_message_has_every_alert_and_the_run_once() -> None:
+    first = structs.replace(notification(), firing=(firing_alert("mask_rate"),))
+    second = notification(identity="1/low", rule="low", state=AlertState.RESOLVED)
+    message = webhook_message([first, second])
+    assert (message["version"], message["status"], message["firing"]) == (2, AlertState.FIRING, first.firing)
+    names = ("key", "rule", "status", "attempt_id")
+    alerts = [tuple(alert[name] for name in names) for alert in message["alerts"]]
+    assert alerts == [
+        ("hook:1/mask_rate:3:7:firing", "mask_rate", AlertState.FIRING, 3),
+        ("hook:1/low:3:7:resolved", "low", AlertState.RESOLVED, 3),
+    ]
+    assert webhook_message([second])["status"] is AlertState.RESOLVED
+
+
+def test_a_merged_message_has_a_summary_and_the_run_of_each_alert() -> None:
+    keys = [RunKey("math", f"r{i}") for i in range(3)]
+    message = webhook_message([notification(run=key, rule="stalled") for key in keys])
+    assert message["summary"] == "3 runs stalled within 1 s"
+    assert message["run"]["run"] == "r0"
+    assert [alert["run"]["run"] for alert in message["alerts"]] == ["r0", "r1", "r2"]
+
+
+SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+BODY = b'{"test": 2432232314}'
+
+
+def test_the_key_and_the_signature_are_those_of_the_published_vector() -> None:
+    sent_at = datetime.fromtimestamp(1614265330, tz=timezone.utc)
+    signature = standardwebhooks.Webhook(standard_key(SECRET)).sign(
+        "msg_p5jXN8AQM9LWM0D4loKWxJek", sent_at, BODY.decode()
+    )
+    assert signature == "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
+
+
 def test_the_id_has_no_full_stop_and_depends_on_the_key() -> None:
     message_id = standard_message_id("hook:1/high:3:7.2:firing")
     assert "." not in message_id
     assert (
         message_id == standard_message_id("hook:1/high:3:7.2:firing") != standard_message_id("hook:1/high:3:7.3:firing")
     )
+
+
+@pytest.mark.parametrize("secret", ["whsec_", "whsec_not base64", "whsec_abc"])
+def test_a_malformed_base64_secret_is_refused(secret: str) -> None:
+    with pytest.raises(NotReady, match=r"TRMON_WEBHOOK_SECRET: .* must continue with base64"):
+        WebhookSigner(secret)
