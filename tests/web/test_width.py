@@ -240,3 +240,11 @@ def test_wide_screens_have_more_columns_of_charts(width: int, columns: int, visi
         "(one) => getComputedStyle(one).gridTemplateColumns.split(' ').length"
     )
     assert columns <= tracks <= 6
+
+
+def test_a_wide_screen_shows_no_run_beside_a_filter_that_matches_none(visiting: Visiting) -> None:
+    page = visiting(size=TWO_PANES).go("/?q=nosuch")
+    expect(page.get_by_text("No run matches these filters.")).to_be_visible()
+    page.get_by_placeholder("Filter runs").fill("healthy")
+    page.locator("a.run").click()
+    run_of(page, "healthy-8b")

@@ -181,7 +181,7 @@ class Fleet {
     const isFirst = !this.isFramed;
     if (isFirst) this.#frame();
     this.draw();
-    if (isFirst) this.beside?.suggest(this.matching[0]);
+    if (isFirst && this.matching.length > 0) this.beside?.suggest(this.matching[0]);
   }
 
   #frame() {
