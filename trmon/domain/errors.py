@@ -47,6 +47,7 @@ class NotFound(TrmonError):
     def __init__(self, kind: str, name: str, *, nearest: Sequence[str] = ()) -> None:
         """Args: nearest: similar names that the caller may see."""
         super().__init__(f"no {kind} {name!r}{_suggestion(nearest)}")
+        self.nearest = nearest
 
 
 class Conflict(TrmonError):
