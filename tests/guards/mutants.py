@@ -114,9 +114,9 @@ MUTANTS: Mutants = {
         ("repositories", "(table.id <= last_old) & (table.received_at < oldest)", "(table.id <= last_old)"),
         ("repositories", "done_with = sized.c.id <= state.report_id", "done_with = sized.c.id >= 0"),
         ("rows", '{"sent_at": 0.0, "wire": (wire.WIRE_MAJOR, 0)}', '{"wire": (wire.WIRE_MAJOR, 0)}'),
-        ("repositories", "& (tables.token.c.project.is_not_distinct_from(token.project))", ""),
+        ("repositories", "& (_token.project.is_not_distinct_from(token.project))", ""),
         ("repositories", "end_at = min(end_at, old.expires_at)", "end_at = max(end_at, old.expires_at)"),
-        ("repositories", 'table.due_at <= bindparam("now"), is_wanted,', "is_wanted,"),
+        ("repositories", '_delivery.due_at <= bindparam("now"), is_wanted,', "is_wanted,"),
     ],
     "sending": [
         ("sending", "len(self) >= self._limits.queue_reports", "len(self) > self._limits.queue_reports"),
