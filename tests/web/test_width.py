@@ -95,7 +95,7 @@ LONG = [
 ]
 
 
-# Read in the moment in which all are there: a second pane draws the list anew.
+# One look for the wait and the reading: the list is drawn again when a second pane appears.
 FITTING_NAMES = """(count) => {
     const isCut = [...document.querySelectorAll("a.run")].some((one) => one.scrollWidth > one.clientWidth + 1);
     const cells = [...document.querySelectorAll('tbody td[data-name="run"] .oneline')];

@@ -3,81 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from functools import partial
 
 import numpy as np
 
+from tests.domain.findings.clause import SELF_HELD, Clause, Test, above, below, every, lagging, level, value_above
 from tests.domain.findings.measures import ALPHA20, MEMORY, Moment
-
-Test = Callable[[Moment], bool | None]
-"""Whether a condition is true at a row; None where something that it needs is not known."""
-Hold = tuple[int, int]
-SELF_HELD: Hold = (1, 1)
-"""A condition on a mean or EMA of rows has no hold unless the table says one."""
-DEFAULT_HOLD: Hold = (5, 10)
-DEAD_HOLD: Hold = (18, 20)
-"""In 18 of the first 20 rows, later 45 of 50."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Clause:
-    """One condition of a finding, under the name that it has in findings.yaml.
-
-    of: the quantity whose known rows are judged; where others are logged less often their newest values count.
-    guard: not judged while it is true (counted as false), and the onset is never before the last row at which it held.
-    only_if: what must be true to trip, but not in each row nor to stand.
-    outside: for the onset of a level on means and sums: whether the row itself is outside it.
-    change: the side of a change of `of` (+1 up, -1 down) for its onset; is_split: the reward, which is split.
-    """
-
-    finding: str
-    name: str
-    of: str
-    condition: Test
-    hold: Hold = DEFAULT_HOLD
-    guard: Test | None = None
-    only_if: Test | None = None
-    outside: Test | None = None
-    change: int = 0
-    is_split: bool = False
-
-    @property
-    def key(self) -> str:
-        """Return the name among the clauses of all findings."""
-        return f"{self.finding}.{self.name}"
-
-
-def above(value: float | None, limit: float | None) -> bool | None:
-    """Return value > limit; None if one is unknown."""
-    return None if value is None or limit is None else bool(value > limit)
-
-
-def below(value: float | None, limit: float | None) -> bool | None:
-    """Return value < limit; None if one is unknown."""
-    return None if value is None or limit is None else bool(value < limit)
-
-
-def every(*tests: bool | None) -> bool | None:
-    """Return whether all are true: false if one is false, None if one of the others is unknown."""
-    return False if False in tests else None if None in tests else True
-
-
-def either(*tests: bool | None) -> bool | None:
-    """Return whether one is true; None if none is and one is unknown."""
-    return True if True in tests else None if None in tests else False
-
-
-def lagging(m: Moment) -> bool:
-    """lag 0 or unknown: not judged while a lag above 0 is known."""
-    return bool(above(m.now("lag*"), 0))
-
-
-def level(quantity: str, limit: float) -> Test:
-    """Return the test of a value above a limit."""
-    return lambda m: above(m.now(quantity), m.upper(limit))
-
 
 # not_a_number -------------------------------------------------------------------------------------------------------
 
@@ -249,27 +181,50 @@ def in_doubt(m: Moment) -> bool:
     return still_whole(m) and (b is None or entropy is None or entropy > 0.1 * b)
 
 
+def share_above(count: str, limit: float) -> Test:
+    """Return the test of a share of the tokens above a limit in the row itself, for the onset."""
+    return lambda m: above(share(m, count), limit)
+
+
+def dropped_ends(m: Moment) -> bool | None:
+    """Return whether log-probs at the ends are 0 where the trainer's are not."""
+    return every(long_tails(m), above(share_of_zeros(m), m.upper(0.002)))
+
+
+def no_padding(m: Moment) -> bool | None:
+    """Return whether zeros at the ends have another cause than padding."""
+    return has_zeros(m) or cut_support(m)
+
+
+def late_or_zeros(m: Moment) -> bool:
+    """Return whether the lag is known and above 0, or log-probs are missing."""
+    return lagging(m) or bool(has_zeros(m))
+
+
+def ratio_off_one(m: Moment) -> bool | None:
+    """Return whether the mean ratio is off 1 in this row."""
+    return above(abs((m.now("engine:ratio_mean") or 1.0) - 1), 0.005)
+
+
 def corrupt() -> Iterator[Clause]:
     """Yield the names of corruption; hold 3 of 5."""
     clause = partial(Clause, finding="corrupt_logprobs", hold=(3, 5))
     positive, pearson, tail = "positive_fraction", "engine:prob_pearson", "n_zero_tail"
     yield clause(name="sign", of=positive, condition=sign)
-    one_above: Test = lambda m: above(m.now("positive_max"), 1.0)  # noqa: E731
-    yield clause(name="probabilities", of=positive, condition=level(positive, 0.9), guard=one_above)
+    guard = value_above("positive_max", 1.0)
+    yield clause(name="probabilities", of=positive, condition=level(positive, 0.9), guard=guard)
     yield clause(name="negative_probabilities", of=pearson, condition=negatives)
     yield clause(name="unit", of="logp_unit", condition=unit)
     yield clause(name="shifted", of=pearson, condition=shifted, outside=uncorrelated)
     yield clause(name="order", of=pearson, condition=other_order, outside=uncorrelated)
     # with zeros: the log-probs at the end are dropped; without: padding is under the mask
-    long: Test = lambda m: above(share(m, tail), 0.05)  # noqa: E731
-    dropped: Test = lambda m: every(long_tails(m), above(share_of_zeros(m), m.upper(0.002)))  # noqa: E731
-    yield clause(name="end_dropped", of=tail, condition=dropped, outside=long)
-    no_padding: Test = lambda m: has_zeros(m) or cut_support(m)  # noqa: E731
+    long = share_above(tail, 0.05)
+    yield clause(name="end_dropped", of=tail, condition=dropped_ends, outside=long)
     yield clause(name="padding", of=tail, condition=long_tails, guard=no_padding, only_if=in_doubt, outside=long)
     yield clause(name="evidence", of="engine:ln_e_value", condition=impossible_k3)
     yield clause(name="invalid", of="invalid_fraction", condition=level("invalid_fraction", 0.01))
     of = "n_mu_zero_unlikely"
-    yield clause(name="zeros", of=of, condition=zeros, outside=lambda m: above(m.now(of), 0))
+    yield clause(name="zeros", of=of, condition=zeros, outside=value_above(of, 0))
 
 
 # the engines' agreement ---------------------------------------------------------------------------------------------
@@ -475,10 +430,7 @@ def agreement() -> Iterator[Clause]:
     routing = partial(Clause, finding="moe_routing", of="router_flip_rate")
     yield routing(name="replayed", condition=flips_with_replay)
     yield routing(name="growth", condition=flips_grew, change=1)
-    # lag 0 or unknown, no zeros
-    guard: Test = lambda m: lagging(m) or bool(has_zeros(m))  # noqa: E731
-    off: Test = lambda m: above(abs((m.now(ratio) or 1.0) - 1), 0.005)  # noqa: E731
-    shift = partial(Clause, finding="support_shift", of=ratio, guard=guard, outside=off)
+    shift = partial(Clause, finding="support_shift", of=ratio, guard=late_or_zeros, outside=ratio_off_one)
     yield shift(name="ratio", condition=support, hold=(2, 3))
     yield shift(name="returned", condition=lambda m: support(m, 1), hold=(3, 5))
     heat = partial(Clause, finding="temperature", hold=SELF_HELD, guard=lagging)
@@ -495,7 +447,7 @@ def agreement() -> Iterator[Clause]:
         yield differ(name=name, of=of, condition=test, outside=row)
         yield differ(name=f"{changed}_growth", of=gap, condition=gap_change(gap, limit), change=1)
     of = "n_prob_diff_half"
-    yield differ(name="gaps", of=of, condition=large_gaps, outside=lambda m: above(share(m, of), 1e-3))
+    yield differ(name="gaps", of=of, condition=large_gaps, outside=share_above(of, 1e-3))
 
 
 def stale() -> Iterator[Clause]:

@@ -8,7 +8,7 @@ from functools import partial
 
 import numpy as np
 
-from tests.domain.findings.clauses_of_engines import (
+from tests.domain.findings.clause import (
     DEAD_HOLD,
     SELF_HELD,
     Clause,
@@ -18,8 +18,9 @@ from tests.domain.findings.clauses_of_engines import (
     either,
     every,
     level,
-    still_whole,
+    value_above,
 )
+from tests.domain.findings.clauses_of_engines import still_whole
 from tests.domain.findings.measures import ALPHA20, MEMORY, Moment, usual_values
 
 # step_too_large -----------------------------------------------------------------------------------------------------
@@ -81,7 +82,7 @@ def harm(m: Moment) -> bool:
 def step_too_large() -> Iterator[Clause]:
     """Yield the clauses of step_too_large; hold 3 of 5, or 3 of 20 where the table says so."""
     clause, k3, k1, of = partial(Clause, finding="step_too_large"), "staleness_kl_k3", "staleness_kl_k1", "grad_norm"
-    late: Test = lambda m: above(m.now("staleness_lag"), 0)  # noqa: E731 - staleness kl_k3 at lag 0
+    late = value_above("staleness_lag", 0)  # Staleness kl_k3 at lag 0.
     yield clause(name="kl_k3", of=k3, condition=level(k3, 0.05), hold=(3, 20), guard=late)
     yield clause(name="ppo_kl", of=k1, condition=level(k1, 0.1), hold=(3, 5))
     yield clause(name=of, of=of, condition=level(of, 1e4), hold=(3, 5))
@@ -174,12 +175,12 @@ def limits() -> Iterator[Clause]:
         ("no_learning_signal", "groups", "zero_variance_groups", 0.9),
     )
     for find, name, of, limit in means:
-        row: Test = lambda m, of=of, limit=limit: above(m.now(of), limit)  # noqa: E731
-        yield Clause(finding=find, name=name, of=of, condition=mean_above(of, limit), hold=SELF_HELD, outside=row)
+        outside = value_above(of, limit)
+        yield Clause(finding=find, name=name, of=of, condition=mean_above(of, limit), hold=SELF_HELD, outside=outside)
     clause = partial(Clause, finding="cut_at_limit", hold=SELF_HELD)
     cut_share, ends = "length_limit_share", "eos_tokens"
-    over: Test = lambda m: above(m.now(cut_share), 0.5)  # noqa: E731
-    yield clause(name="share", of=cut_share, condition=cut, only_if=still_whole, outside=over)
+    outside = value_above(cut_share, 0.5)
+    yield clause(name="share", of=cut_share, condition=cut, only_if=still_whole, outside=outside)
     yield clause(name="no_end", of=ends, condition=no_end_tokens, outside=lambda m: m.now(ends) == 0)
     yield clause(name="constant", of="response_length_mean", condition=same_length, outside=repeated)
     yield clause(name="growth", of=cut_share, condition=cut_more, only_if=still_whole, change=1)
@@ -289,6 +290,11 @@ def entropy_fell(m: Moment) -> bool | None:
     return every(ema_below_b("entropy*", 0.2)(m), either(sinks, fallen(0.5)(m)))
 
 
+def doubled_beside_fall(m: Moment) -> bool | None:
+    """Return whether the entropy doubled and the reward fell by half."""
+    return every(ema_times_b("entropy*", 2)(m), fallen(0.5)(m))
+
+
 def entropy_grows(m: Moment) -> bool | None:
     """EMA > 1.25 b beyond noise, and the mean of 20 rows > 1.25 x that of 50 rows before, with fall >= 0.5."""
     values = m.all("entropy*")
@@ -332,8 +338,12 @@ def course() -> Iterator[Clause]:
     levels = (("level", five_nats), ("far", times_b(of, 20)), ("high", times_b(of, 5, 3.0)))
     for name, condition in levels:
         yield Clause(finding=find, name=name, of=of, condition=condition, hold=hold)
-    with_fall: Test = lambda m: every(ema_times_b("entropy*", 2)(m), fallen(0.5)(m))  # noqa: E731
-    rising = {"growth": ema_times_b(of, 3), "beside_fall": with_fall, "growing": entropy_grows, "leap": entropy_leaps}
+    rising = {
+        "growth": ema_times_b(of, 3),
+        "beside_fall": doubled_beside_fall,
+        "growing": entropy_grows,
+        "leap": entropy_leaps,
+    }
     for name, condition in rising.items():
         yield Clause(finding=find, name=name, of=of, condition=condition, hold=hold, guard=excused, change=1)
     find = "entropy_collapse"
@@ -430,8 +440,7 @@ def reward() -> Iterator[Clause]:
     yield Clause(finding="not_learning", name="floor", of=of, condition=learnt_nothing, hold=SELF_HELD)
     # info only: weaker signal (`effective_signal` < 0.5 b), duplicate prompts (< 0.5 b), step time > 3 b and > 1 s
     for find, of in (("weak_learning_signal", "effective_signal"), ("duplicate_prompts", "distinct_prompt_share")):
-        half: Test = lambda m, of=of: below_b(m, of, 0.5)  # noqa: E731
-        yield Clause(finding=find, name="fall", of=of, condition=half, change=-1)
+        yield Clause(finding=find, name="fall", of=of, condition=partial(below_b, quantity=of, factor=0.5), change=-1)
     of = "step_seconds"
     yield Clause(finding="slow_steps", name="growth", of=of, condition=times_b(of, 3, 1.0), change=1)
 

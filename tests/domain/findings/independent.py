@@ -12,15 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tests.domain.findings.clauses_of_engines import (
-    DEAD_HOLD,
-    NAMES,
-    Clause,
-    agreement,
-    corrupt,
-    not_a_number,
-    not_finite,
-)
+from tests.domain.findings.clause import DEAD_HOLD, Clause
+from tests.domain.findings.clauses_of_engines import NAMES, agreement, corrupt, not_a_number, not_finite
 from tests.domain.findings.clauses_of_training import training
 from tests.domain.findings.measures import Moment, Run
 
