@@ -95,7 +95,7 @@ def test_steps_that_are_counted_are_said_to_be(tmp_path: Path) -> None:
     path = tmp_path / "console.log"
     path.write_text("{'loss': 0.1, 'reward': 0.5, 'frac_reward_zero_std': 0.75}\n" * 3)
     text = text_of(report_on_log(path))
-    assert "console, 3 rows, steps 1 to 3 (rows are counted: none states its step), TRL's names" in text
+    assert "console, 3 rows, steps 1 to 3 (rows are counted: most state no step), TRL's names" in text
     assert "75% of the rollouts taught nothing" in text
     assert text.splitlines()[1].startswith("too few rows to judge (3 of 20)")
 

@@ -14,8 +14,8 @@ from trmon_client.api.answers import AnswerInfo, says
 SHOWN_NAMES = 10
 STEP_SOURCES = {
     StepSource.STATED: "",
-    StepSource.BARS: " (by the progress bars: no row states its step)",
-    StepSource.ROWS: " (rows are counted: none states its step)",
+    StepSource.BARS: " (by the progress bars: most rows state none)",
+    StepSource.ROWS: " (rows are counted: most state no step)",
 }
 
 

@@ -104,6 +104,28 @@ def test_bars_count_steps_only_if_they_advance_between_rows() -> None:
     assert counted(LogRow({"reward": 0.5}), *advancing)[0] is StepSource.ROWS
 
 
+def test_a_line_that_names_a_step_does_not_speak_for_the_many_rows_that_state_none() -> None:
+    silent = [LogRow({"reward": 0.5}) for _ in range(4)]
+    banner, summary = LogRow({"step": 300, "lr": 1e-6}, line=1), LogRow({"step": 300, "loss": 0.0}, line=7)
+    rows = [banner, *silent, summary]
+    assert counted(*rows) == (StepSource.ROWS, [(0, 1), (0, 2), (0, 3), (0, 4)])
+    left_out = [item for item in logged_steps(rows, survey_log(rows, source="log")) if isinstance(item, LogDefect)]
+    assert list(map(str, left_out)) == [
+        f"line {line}: states step 300, and most rows none; left out" for line in (1, 7)
+    ]
+    stated = [LogRow({"step": step, "reward": 0.5}) for step in range(1, 5)]
+    assert counted(*silent[:3], *stated) == (StepSource.STATED, [(0, 1), (0, 2), (0, 3), (0, 4)])
+
+
+def test_rows_of_unknown_names_have_no_say_beside_a_known_metric() -> None:
+    printed = LogRow({"hidden": 64, "1": 56})
+    assert counted(printed, *(LogRow({"reward": 0.5}, bar=bar) for bar in (5, 10))) == (
+        StepSource.BARS,
+        [(0, 5), (0, 10)],
+    )
+    assert counted(*(LogRow({"hidden": 64}, bar=bar) for bar in (5, 10)))[0] is StepSource.BARS
+
+
 def test_an_evaluation_beside_a_row_has_its_bar() -> None:
     rows = [
         LogRow({"reward": 0.5, "epoch": 0.1}, bar=5),

@@ -74,7 +74,7 @@ class StepSource(Enum):
     STATED = "stated"
     BARS = "progress bars"
     ROWS = "rows"
-    """Rows are counted: no row states a step, and the progress bars do not advance between rows."""
+    """Rows are counted: most state no step, and the progress bars do not advance between rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,17 +128,16 @@ def survey_log(items: LogItems, *, source: str, mapped: Mapping[str, str] | None
     if not first:
         raise InvalidInput(source, "has no row of metrics")
     table = recognise(dict.fromkeys(name for row in first for name in row.values))
-    progress, bars, back = _Progress(), _Bars(), []
+    progress, counting, back = _Progress(), _Counting(), []
     steps = updates = newest = -1
-    n_rows, names_steps, is_in_order = 0, False, True
+    n_rows, is_in_order = 0, True
     for row in chain(first, rows):
         n_rows += 1
         metrics = _translated(row, table, mapped, time_name=_time(row.values)[0])
-        counted = metrics.step if metrics.update is None else metrics.update
+        counted = _stated(metrics)
+        counting.add(row, metrics)
         if counted is None:
-            bars.add(row, _logged(metrics))
             continue
-        names_steps = True
         if metrics.update is None:
             steps = max(steps, counted)
         else:
@@ -148,7 +147,8 @@ def survey_log(items: LogItems, *, source: str, mapped: Mapping[str, str] | None
             newest = -1
         is_in_order = is_in_order and counted >= newest
         newest = max(newest, counted)
-    if len(back) > MAX_RESTARTS:
+    is_stated = counting.source is StepSource.STATED
+    if is_stated and len(back) > MAX_RESTARTS:
         shown = ", ".join(map(str, back[:5]))
         raise InvalidInput(
             source, f"goes back in steps {len(back)} times (lines {shown}, ...); import one process each"
@@ -157,9 +157,9 @@ def survey_log(items: LogItems, *, source: str, mapped: Mapping[str, str] | None
         table=table,
         mapped=mapped,
         n_rows=n_rows,
-        step_source=StepSource.STATED if names_steps else StepSource.BARS if bars.advance else StepSource.ROWS,
+        step_source=counting.source,
         updates_per_step=updates_per_step(updates, last_step=steps),
-        is_in_order=is_in_order and (steps < 0 or updates < 0),
+        is_in_order=not is_stated or (is_in_order and (steps < 0 or updates < 0)),
     )
 
 
@@ -266,6 +266,36 @@ class _Bars:
 
 
 @dataclass(slots=True)
+class _Counting:
+    """How the rows of a log count their steps; rows without a known metric have a say only where no row has one.
+
+    One line that names a step, such as a printed configuration or a summary, does not speak for hundreds that do not.
+    """
+
+    is_known: bool = False
+    n_stated: int = 0
+    n_silent: int = 0
+    bars: _Bars = field(default_factory=_Bars)
+
+    def add(self, row: LogRow, metrics: Translation) -> None:
+        if metrics.signals and not self.is_known:
+            self.is_known, self.n_stated, self.n_silent, self.bars = True, 0, 0, _Bars()
+        if self.is_known and not metrics.signals:
+            return
+        if _stated(metrics) is not None:
+            self.n_stated += 1
+        else:
+            self.n_silent += 1
+            self.bars.add(row, _logged(metrics))
+
+    @property
+    def source(self) -> StepSource:
+        if self.n_stated >= self.n_silent:
+            return StepSource.STATED
+        return StepSource.BARS if self.bars.advance else StepSource.ROWS
+
+
+@dataclass(slots=True)
 class _RowCount:
     """Counts the steps of rows that state none: a metric that comes again, or another epoch, begins a step."""
 
@@ -302,7 +332,9 @@ class _StepReader:
         yield from self._defects(row, metrics)
         step = self._step(row, metrics)
         if step is None or step < 0:
-            reason = "states no step; left out" if step is None else f"states step {step}; left out"
+            stated = _stated(metrics)
+            where = "" if self.survey.step_source is StepSource.STATED or stated is None else ", and most rows none"
+            reason = "states no step; left out" if stated is None else f"states step {stated}{where}; left out"
             # The summary of a training belongs to no step.
             yield LogDefect(row.line, reason, is_note=step is None and SUMMARY_OF_TRAINING in row.values)
             return
@@ -334,6 +366,8 @@ class _StepReader:
             )
 
     def _step(self, row: LogRow, metrics: Translation) -> int | None:
+        if self.survey.step_source is not StepSource.STATED and _stated(metrics) is not None:
+            return None
         match self.survey.step_source:
             case StepSource.STATED:
                 return metrics.step if metrics.update is None else metrics.update // self.survey.updates_per_step
@@ -371,6 +405,11 @@ def _translated(
     """Return a row under trmon's names, without its time and what it has not logged."""
     given = {name: value for name, value in row.values.items() if value is not None and name != time_name}
     return translate(given, table=table, mapped=mapped)
+
+
+def _stated(metrics: Translation) -> int | None:
+    """Return the update or the step that a row states."""
+    return metrics.step if metrics.update is None else metrics.update
 
 
 def _logged(metrics: Translation) -> list[str]:
