@@ -241,6 +241,12 @@ def test_fields_between_pipes_keep_their_labels_without_units() -> None:
             {"iteration": "12", "consumed samples": "32", "lm loss": "1.034E+01", "grad norm": "1.2"},
         ),
         ("step: 100, accuracy: 75%, reward: 0.5", {"step": "100", "accuracy": "0.75", "reward": "0.5"}),
+        (
+            "[step 1/200] correct=3/4 rewards=['0.80', '0.80', '0.20'] loss=-0.005 lr=0.00e+00",
+            {"step": "1", "rewards": "0.6", "loss": "-0.005", "lr": "0.00e+00"},
+        ),
+        ("step 3 rewards: tensor([-1., 0., -1., 0.]) loss=0.5", {"step": "3", "rewards": "-0.5", "loss": "0.5"}),
+        ("Step 5 | rewards: [0.1, nan] | tags: [a, 1] | loss: 0.2", {"step": "5", "rewards": "nan", "loss": "0.2"}),
     ],
 )
 def test_a_line_of_fields_is_a_row(line: str, row: dict[str, str]) -> None:

@@ -6,6 +6,7 @@ row that a later line of the process may continue, None without one.
 
 from __future__ import annotations
 
+import math
 import re
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
@@ -122,6 +123,8 @@ _FIELD = re.compile(
     re.IGNORECASE,
 )
 _UNIT = re.compile(r"\s*(?:%|[A-Za-z][\w/%.²]*)?(?:\s*\([^()]*\))?\s*[.;,]?\s*$")
+_LIST = re.compile(r"(?<=[=:])\s*(?:tensor\()?\[(?P<numbers>[-+.,\s\w'\"]+)\]\)?")
+"""A list, such as the rewards of a group."""
 _PAIR = re.compile(r"\s*(?P<label>[A-Za-z_][\w./@-]*)(?P<mark>\s*[:=]\s*|\s+)(?P<value>[^\s,;|]+)[,;]?")
 
 
@@ -135,7 +138,8 @@ class FieldLines(LineShape):
     """A line of fields that states a step, an epoch or a count such as `3/100`, and a metric.
 
     Fields stand between `|`, commas or spaces: `Step 28 | Time: 73s | Reward: 0.38` (prime-rl, Megatron),
-    `[tag] 3/100 | loss=0.1`, `Epoch 3/10, Step 20/200, loss: 0.5`, `step=3 loss=0.1`. Labels stay as printed.
+    `[tag] 3/100 | loss=0.1`, `Epoch 3/10, Step 20/200, loss: 0.5`, `step=3 loss=0.1`. Labels stay as printed; a list
+    of numbers, such as `rewards=[0.1, 0.9]`, is its mean.
     """
 
     def add_line(self, line: str, number: int) -> Iterator[LogItem]:
@@ -146,6 +150,7 @@ class FieldLines(LineShape):
             return
         row: dict[str, object] = {}
         fields: dict[str, str] = {}
+        line = _LIST.sub(_mean, line) if "[" in line else line
         is_piped = "|" in line
         for segment in line.split("|") if is_piped else re.split(r"[,;](?:\s+|$)|\s-\s", line):
             begin, end = 0, 0
@@ -182,10 +187,16 @@ def _pairs(text: str, *, needs_mark: bool) -> dict[str, str]:
         is_pair = value is not None and (found["mark"].strip() or (not needs_mark and not value.isdigit()))
         if is_pair and value is not None:
             pairs[found["label"]] = value
-            position = found.end()
-        else:
-            position = found.end("label")
+        # What follows a label's = is its value, also where it is no number.
+        position = found.end() if is_pair or found["mark"].strip() == "=" else found.end("label")
     return pairs
+
+
+def _mean(found: re.Match[str]) -> str:
+    """Return the mean of a list of numbers, the list itself if it has other text."""
+    numbers = [text.strip("'\" ") for text in found["numbers"].split(",") if text.strip()]
+    is_list = bool(numbers) and all(map(is_number, numbers))
+    return f" {math.fsum(map(float, numbers)) / len(numbers):.6g}" if is_list else found[0]
 
 
 def _value(text: str, unit: str) -> str | None:
