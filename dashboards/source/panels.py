@@ -142,7 +142,7 @@ def _framed(panel: _Panel, title: str, about: str, *, width: int, height: int, u
 
 Edge = tuple[ThresholdSide, float, str]
 """A limit: its side, its value and the color beyond it."""
-PLAIN_TRANSFORMS = ("", "mean")
+PLAIN_TRANSFORMS = ("", "mean", "mean_of_others")
 DISTANCES = {"pearson_gap": 1.0, "ppl_gap": 1.0, "kl_k1_size": 0.0}
 """The points that views are distances from."""
 

@@ -57,7 +57,7 @@ def test_a_course_without_rows_is_empty() -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A run that collapses, one that is healthy, and one that is called healthy though it collapses."""
+    """A run that collapses, a healthy one, one called healthy though it collapses, a short log, and a disputed one."""
     readings = (("fell", "ill", True), ("rose", "healthy", False), ("missed", "healthy", True))
     (tmp_path / "runs").mkdir()
     lines = []
@@ -67,6 +67,8 @@ def folder(tmp_path: Path) -> Path:
         accept = ["reward_collapse"] if verdict == "ill" else []
         from_row = FALLS_AT if verdict == "ill" else None
         lines.append(json.dumps({"id": name, "verdict": verdict, "accept": accept, "from_row": from_row}))
+    (tmp_path / "runs" / "console.log").write_text("".join(f"step {i}: reward=0.5 loss=0.1\n" for i in range(9)))
+    lines += [json.dumps({"id": "console", "verdict": "uninformative"}), json.dumps({"id": "x", "verdict": "disputed"})]
     (tmp_path / "manifest.jsonl").write_text("\n".join(lines))
     return tmp_path
 
@@ -78,6 +80,7 @@ def test_real_runs_count_for_clauses_by_their_reading(folder: Path) -> None:
     figures = {name: (count, of) for name, count, of, _ in real_runs.figures(runs)}
     assert figures["ill: a right finding stands at the end"] == (1, 1)
     assert figures["healthy: paged"] == (1, 2)
+    assert figures["uninformative: silent"] == (1, 1), "a log of another format; a disputed one counts nowhere"
     assert figures["onset within 3 rows"] == (1, 1)
     [line] = real_runs.wrong_runs(runs)
     assert line.startswith("missed: healthy: reward_collapse.fall in row ")

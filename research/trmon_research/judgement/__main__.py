@@ -20,10 +20,19 @@ app = typer.Typer(help=__doc__, add_completion=False)
 
 
 @app.command("real-runs")
-def real(folder: Annotated[Path, typer.Argument(help="A folder with manifest.jsonl and runs/ID.jsonl.")]) -> None:
+def real(
+    folder: Annotated[
+        Path, typer.Argument(help="A folder with manifest.jsonl and runs/ID.jsonl, or of another format.")
+    ],
+) -> None:
     """Judge real runs that an expert has read; print the figures, the runs judged wrongly, and each clause's count."""
     runs = list(track(real_runs.real_runs(folder), description="runs"))
-    _print_figures(real_runs.figures(runs))
+    for half in sorted({run.reading.half for run in runs}):
+        found = real_runs.figures([run for run in runs if run.reading.half == half])
+        if half:
+            typer.echo(f"{half} half\n")
+        # What is wanted was said of the runs that no half was made of.
+        _print_figures((name, count, of, "" if half else wanted) for name, count, of, wanted in found)
     for line in real_runs.wrong_runs(runs):
         typer.echo(line)
     rows = [[f"`{key}`", str(right), str(wrong)] for key, (right, wrong) in real_runs.clause_counts(runs).items()]

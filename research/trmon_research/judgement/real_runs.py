@@ -17,15 +17,21 @@ from trmon_research.judgement.folded import CATALOGUE, FoldedRun, folded
 
 ILL, HEALTHY, UNINFORMATIVE = "ill", "healthy", "uninformative"
 NEAR, FAR = 3, 10
+DISPUTED = "disputed"
+"""Two readings of one run that do not agree; it counts nowhere."""
 
 
 class Reading(msgspec.Struct, frozen=True):
-    """What an expert says of a run; `accept` are the findings that are right, `from_row` the row of the onset."""
+    """What an expert says of a run; `accept` are the findings that are right, `from_row` the row of the onset.
+
+    `half` is what the run was for, if the runs were split: open to correct rules on, or sealed.
+    """
 
     id: str
     verdict: str
     accept: tuple[str, ...] = ()
     from_row: int | None = None
+    half: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +52,11 @@ class RealRun:
         return not set(self.reading.accept).isdisjoint(self.found.standing[-1])
 
     @property
+    def was_right(self) -> bool:
+        """Whether a right finding stood at some time."""
+        return any(spell.finding in self.reading.accept for spell in self.spells)
+
+    @property
     def pages(self) -> bool:
         """Whether anything paged."""
         return any(spell.severity is Severity.PAGE for spell in self.spells)
@@ -58,15 +69,17 @@ class RealRun:
 
 
 def readings(folder: Path) -> Iterator[Reading]:
-    """Yield the readings of the runs of a folder with manifest.jsonl and runs/ID.jsonl."""
+    """Yield the readings of the runs of a folder with manifest.jsonl and runs/ID.*, without disputed ones."""
     for line in (folder / "manifest.jsonl").read_text().splitlines():
-        yield msgspec.json.decode(line, type=Reading)
+        reading = msgspec.json.decode(line, type=Reading)
+        if reading.verdict != DISPUTED:
+            yield reading
 
 
 def real_runs(folder: Path) -> Iterator[RealRun]:
-    """Yield the runs of a folder."""
+    """Yield the runs of a folder, of whatever format. Errors: InvalidInput if one is not there or cannot be read."""
     for reading in readings(folder):
-        source = LogSource.of(folder / "runs" / f"{reading.id}.jsonl")
+        source = LogSource.of(next((folder / "runs").glob(f"{reading.id}.*"), folder / "runs" / reading.id))
         rows = read_logged_run(source.items(), source.survey, source=reading.id).rows
         yield RealRun(reading, folded(rows))
 
@@ -89,6 +102,7 @@ def figures(runs: Sequence[RealRun]) -> Iterator[tuple[str, int, int, str]]:
     of = {verdict: [run for run in runs if run.reading.verdict == verdict] for verdict in (ILL, HEALTHY, UNINFORMATIVE)}
     errors = [error for run in of[ILL] if (error := run.onset_error) is not None]
     yield "ill: a right finding stands at the end", sum(run.is_right for run in of[ILL]), len(of[ILL]), "15"
+    yield "ill: a right finding stood at some time", sum(run.was_right for run in of[ILL]), len(of[ILL]), ""
     yield "healthy: paged", sum(run.pages for run in of[HEALTHY]), len(of[HEALTHY]), "0"
     yield "healthy: warned or paged", sum(bool(run.spells) for run in of[HEALTHY]), len(of[HEALTHY]), "at most 1"
     yield "uninformative: silent", sum(not run.spells for run in of[UNINFORMATIVE]), len(of[UNINFORMATIVE]), "9"

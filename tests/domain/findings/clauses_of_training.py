@@ -101,6 +101,12 @@ def mean_above(quantity: str, limit: float) -> Test:
     return lambda m: above(m.mean20(quantity), m.upper(limit))
 
 
+def far_from_reference(m: Moment) -> bool | None:
+    """mean of 20 rows (10 at the start) without the largest > 3 nats a token."""
+    values = m.last("reference*", 20)
+    return above(float(np.sort(values)[:-1].mean()), m.upper(3.0)) if len(values) >= 10 else None
+
+
 def cut(m: Moment) -> bool | None:
     """mean truncated share of 20 rows (10 at the start) > 0.5; not of responses shorter than 32."""
     size = m.now("response_length_mean")
@@ -168,15 +174,14 @@ def equal_rewards(m: Moment) -> bool | None:
 
 def limits() -> Iterator[Clause]:
     """Yield the clauses of reference_kl, cut_at_limit and no_learning_signal."""
-    # mean of 20 rows (10 at the start) > 3 nats a token; not for sums over answers
-    means = (
-        ("reference_kl", "level", "reference*", 3.0),
+    # mean of 20 rows without the largest (10 at the start) > 3 nats a token; not for sums over answers
+    for find, name, of, condition, limit in (
+        ("reference_kl", "level", "reference*", far_from_reference, 3.0),
         # share of groups of equal reward: mean of 20 rows (10 at the start) > 0.9
-        ("no_learning_signal", "groups", "zero_variance_groups", 0.9),
-    )
-    for find, name, of, limit in means:
+        ("no_learning_signal", "groups", "zero_variance_groups", mean_above("zero_variance_groups", 0.9), 0.9),
+    ):
         outside = value_above(of, limit)
-        yield Clause(finding=find, name=name, of=of, condition=mean_above(of, limit), hold=SELF_HELD, outside=outside)
+        yield Clause(finding=find, name=name, of=of, condition=condition, hold=SELF_HELD, outside=outside)
     clause = partial(Clause, finding="cut_at_limit", hold=SELF_HELD)
     cut_share, ends = "length_limit_share", "eos_tokens"
     outside = value_above(cut_share, 0.5)
@@ -322,9 +327,9 @@ def excused(m: Moment) -> bool:
 
 
 def not_above_start(m: Moment) -> bool:
-    """The reward's average is not above b beyond noise, as far as known; or it has fallen, by 0.3."""
+    """The reward's average is not above b beyond noise, as far as known; or it has fallen, by 0.5."""
     rise, fall = m.ema_beyond_noise("reward_mean"), m.fall()
-    return rise is None or rise <= 0 or (fall is not None and fall >= 0.3)
+    return rise is None or rise <= 0 or (fall is not None and fall >= 0.5)
 
 
 def course() -> Iterator[Clause]:

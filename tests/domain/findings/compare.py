@@ -1,8 +1,7 @@
 """Prints what is found in logs of real runs, and where the judge and the independent evaluator differ on them.
 
-`python -m tests.domain.findings.compare DIR`: DIR has a file NAME.jsonl a run, a row a line under the names of its
-framework; DIR/../manifest.jsonl may have a line a run with `id`, `verdict` (healthy, ill or uninformative) and `accept`
-(the findings that are right).
+`python -m tests.domain.findings.compare FOLDER`: FOLDER/runs has a log NAME.* a run; FOLDER/manifest.jsonl may have a
+line a run with `id`, `verdict` (healthy, ill or uninformative) and `accept` (the findings that are right).
 """
 
 from __future__ import annotations
@@ -31,11 +30,11 @@ def rows_of(path: Path) -> tuple[list[Values], list[int]]:
 
 def main(folder: Path) -> int:
     """Print the findings of each run and the differences; return in how many runs the two differ."""
-    manifest, given = {}, folder.parent / "manifest.jsonl"
+    manifest, given = {}, folder / "manifest.jsonl"
     if given.exists():
         manifest = {run["id"]: run for run in map(json.loads, given.read_text().splitlines())}
     differ = 0
-    for path in sorted(folder.glob("*.jsonl")):
+    for path in sorted((folder / "runs").iterdir()):
         rows, attempts = rows_of(path)
         found = evaluate(rows, attempts=attempts, config={"ended": True})
         run = manifest.get(path.stem, {})

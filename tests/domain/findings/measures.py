@@ -331,7 +331,12 @@ class Moment:
 
     @once_a_row("")
     def fall(self, of: str = "reward_mean") -> float | None:
-        """fall = (peak - e15)/max(0.3 (peak - r_lo), 0.3 (peak - mean b), 8 se, 1e-9 max(1, abs(peak)))."""
+        """fall = (peak - e15)/max(0.3 (peak - r_lo), 0.3 (peak - mean b), k se, 1e-9 max(1, abs(peak))).
+
+        k = the larger of 8 and 4 + 2 sqrt(2 ln(n/15)) over n rows: the largest of n averages. se of the peak: an
+        average that began with the first value has more of it than of others, and so a larger variance; not of
+        evaluations, which are few and of many sequences.
+        """
         peak, e15, b = self.peak(of), self.ema(of, ALPHA15), self.b(of)
         if peak is None or e15 is None or self.age(of) < 10:
             return None
@@ -340,7 +345,11 @@ class Moment:
             if of == "reward_mean"
             else float(np.quantile(self.all(of), 0.01, method="inverted_cdf"))
         )
-        scale = [0.3 * (peak[0] - low), 8 * self.se(ALPHA15, of), 1e-9 * max(1.0, abs(peak[0]))]
+        first = (1 - ALPHA15) ** (self.averages(of, ALPHA15)[1][peak[1]] - 1)  # the first value's weight in the peak
+        steady = ALPHA15 / (2 - ALPHA15)
+        variance = steady * (1 - first**2) + first**2 if of == "reward_mean" else steady
+        k = max(8.0, 4 + 2 * math.sqrt(2 * math.log(max(1.0, self.count(of) / 15))))
+        scale = [0.3 * (peak[0] - low), k * self.reward_noise(of) * math.sqrt(variance), 1e-9 * max(1.0, abs(peak[0]))]
         scale += [] if b is None else [0.3 * (peak[0] - b)]
         return (peak[0] - e15) / max(scale)
 

@@ -28,7 +28,10 @@ def test_a_clause_says_what_it_compares_when_it_is_not_judged_and_for_how_many_r
     assert clause_words(CLAUSES["engine_mismatch.kl_k3"]) == (
         "KL per token is more than 0.05; unless lag is more than 0; in 5 of 10 rows"
     )
-    assert clause_words(CLAUSES["reference_kl.level"]) == "KL to the reference model is more than 3 over 20 rows"
+    assert (
+        clause_words(CLAUSES["reference_kl.level"])
+        == "KL to the reference model is more than 3 over 20 rows without the largest"
+    )
 
 
 def test_a_clause_says_what_must_be_there_when_it_begins() -> None:

@@ -68,7 +68,7 @@ def reached(comparison: Comparison, factor: float) -> float:
     wanted = limit * away if limit else (0.01 * (factor - 1.0) if comparison.is_upper else 0.01 * (1.0 - factor))
     if comparison.side in (">=", "<=") and factor > 1.0 and not limit:
         wanted = 0.0
-    if comparison.transform in ("", "mean", "average", "mean_size"):
+    if comparison.transform in ("", "mean", "mean_of_others", "average", "mean_size"):
         return wanted
     if comparison.transform in ("off_one", "average_off_one"):
         return 1.0 + wanted

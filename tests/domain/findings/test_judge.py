@@ -221,7 +221,7 @@ def test_a_prediction_ends_where_the_predictor_falls_silent_and_what_it_said_las
     rows = healthy(150)
     state = folded(with_values([rows[-1]] * 5, collapse_risk=0.9), state=folded(rows))
     assert set(state.standing) == {"collapse_risk"}
-    down = with_values([rows[-1]] * 40, reward_mean=0.65)
+    down = with_values(rows[-1:] * 40, reward_mean=0.64)
     assert not folded(down[:1], state=state).standing
     again = folded(with_values(rows[-2:], collapse_risk=0.9), state=folded(rows[-1:], state=state))
     assert not again.standing, "the hold starts again"

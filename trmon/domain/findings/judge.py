@@ -50,7 +50,7 @@ class ClauseMemory(msgspec.Struct, frozen=True, array_like=True, gc=False):
     guarded: int = -1
 
 
-SMOOTHED = ("mean", "average")
+SMOOTHED = ("mean", "mean_of_others", "average")
 """Transforms of a signal that keep its units."""
 
 
@@ -368,7 +368,12 @@ GROWTH_ROWS, GROWS = 2, 1.3
 
 
 def _remedy(finding: str, clause: Clause, reading: Reading, onset: int) -> str:
-    """Return the key of a remedy that suits better than that of the clause, by what the rows show; empty for none."""
+    """Return the key of a remedy that suits better than that of the clause, by what the rows show; empty for none.
+
+    A clause with a remedy of its own keeps it.
+    """
+    if clause.remedy != finding:
+        return ""
     if finding == "step_too_large":
         lr = reading.memory("lr")
         near = [value for row, value in zip(lr.rows, lr.values, strict=True) if onset - LR_ROWS <= row <= onset]
@@ -391,8 +396,6 @@ def _remedy(finding: str, clause: Clause, reading: Reading, onset: int) -> str:
         is_sudden = bool(after) and after[0] < 0.5 * lengths.start
         return "in_one_step" if is_sudden and not max(spikes.values, default=0.0) > 10.0 * spikes.mean_of(50) else ""
     if finding == "no_learning_signal":
-        if clause.id in ("gradient", "mask"):
-            return "nothing_trains" if clause.id == "gradient" else ""
         shares = {name: reading.memory(f"{name}_groups").mean_of(LR_ROWS) for name in ("all_solved", "none_solved")}
         most = max(shares, key=lambda name: shares[name] if shares[name] == shares[name] else 0.0)
         if shares[most] > 0.5:

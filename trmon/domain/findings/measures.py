@@ -145,6 +145,12 @@ def _mean(memory: SignalMemory, _: Reading) -> float:
     return memory.mean_of(START_ROWS, at_least=10)
 
 
+def _mean_of_others(memory: SignalMemory, _: Reading) -> float:
+    """The mean of 20 values without the largest of them: one spike is no level."""
+    recent = memory.newest(START_ROWS)
+    return mean(sorted(recent)[:-1]) if len(recent) >= 10 else math.nan
+
+
 def _over_recent(memory: SignalMemory, _: Reading) -> float:
     """Of the median of the 50 values before that have a signal, of which there must be 20."""
     values = memory.array()
@@ -228,6 +234,7 @@ def _below_peak(memory: SignalMemory, _: Reading) -> float:
 TRANSFORMS: Mapping[str, Transform] = {
     "": lambda memory, _: memory.now,
     "mean": _mean,
+    "mean_of_others": _mean_of_others,
     "mean_size": lambda memory, _: abs(memory.mean_of(START_ROWS, at_least=START_ROWS)),
     "mean_over_start": lambda memory, reading: against(_mean(memory, reading), memory.start),
     "average": lambda memory, _: memory.ema,
@@ -262,12 +269,22 @@ TRANSFORMS: Mapping[str, Transform] = {
 }
 """What a clause may read of a signal, by the name after the dot."""
 AVERAGES = frozenset(
-    ("mean", "mean_size", "mean_over_start", "average", "average_over_start", "average_over_usual", "off_one")
+    (
+        "mean",
+        "mean_of_others",
+        "mean_size",
+        "mean_over_start",
+        "average",
+        "average_over_start",
+        "average_over_usual",
+        "off_one",
+    )
 )
 """Transforms over rows, which need no hold."""
 SCALES: Mapping[str, Callable[[SignalMemory], float]] = {
     "": lambda _: 1.0,
     "mean": lambda _: 1.0,
+    "mean_of_others": lambda _: 1.0,
     "average": lambda _: 1.0,
     "over_start": lambda memory: memory.start,
     "average_over_start": lambda memory: memory.start,
@@ -404,7 +421,9 @@ COMPUTED: Mapping[str, Callable[[Reading], float]] = {
     "reward_noise": lambda reading: reading.reward.noise,
     "reward_lowest": lambda reading: reading.reward.lowest,
     "reward_highest": lambda reading: reading.reward.highest,
-    "fall": lambda reading: reading.reward.fall(reading.computed("reward_noise"), reading.computed("reward_lowest")),
+    "fall": lambda reading: reading.reward.fall(
+        reading.computed("reward_noise") * reading.reward.peak_error, reading.computed("reward_lowest")
+    ),
     "fall.recent": lambda reading: max(reading.recent_fall, reading.computed("fall")),
     "eval_fall": lambda reading: reading.evaluation.fall(reading.evaluation.noise, reading.evaluation.lowest),
     "reward_since_eval_peak": _since_eval_peak,

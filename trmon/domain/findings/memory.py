@@ -201,6 +201,7 @@ FALL_SHARE = 0.3
 NOISE_ERRORS = 4.0
 """A change counts beyond so many standard errors. Source: findings, section 1."""
 FALL_ERRORS = 8.0
+HAS_FALLEN = 0.5
 RELATIVE_FLOOR = 1e-9
 TOP_SHARE = 0.9
 LOWER_ATOMS = (
@@ -215,6 +216,12 @@ ATOMS = (*LOWER_ATOMS, *UPPER_ATOMS)
 """The quantiles of a step's rewards, each with the share of the sequences that it stands for."""
 
 
+def _error_of_average(rows: int) -> float:
+    """Return the standard error of an average over 15 rows that began with a value so many rows ago, over the usual."""
+    first = (1.0 - FAST_WEIGHT) ** (2 * rows)
+    return math.sqrt(1.0 + first * (1.0 / FAST_VARIANCE - 1.0))
+
+
 def floor_of(lowest: float) -> float:
     """Return what a reward at its floor does not exceed: the lower of 0 and the lowest reward, up to rounding."""
     return min(lowest, 0.0) + RELATIVE_FLOOR
@@ -226,7 +233,7 @@ class RewardMemory(msgspec.Struct, frozen=True, kw_only=True):
     `averages` are the newest 101 averages over 20 rows, `average_at_start` the one of row 20; `slow` holds the
     differences of neighbouring means of 10 rows, as float64; `sketch` the quantiles of rewards of sequences, else of
     rows. `low` and `high` are the extremes seen; `maximum` is the largest reward of a sequence, NaN if only means are
-    known.
+    known. `peak_error` is the standard error of the peak over that of an average of many rows.
     Source: findings, section 1.
     """
 
@@ -236,6 +243,7 @@ class RewardMemory(msgspec.Struct, frozen=True, kw_only=True):
     average_at_start: float = math.nan
     peak: float = math.nan
     peak_row: int = -1
+    peak_error: float = 1.0
     slow: bytes = b""
     sketch: QuantileSketch = QuantileSketch()
     low: float = math.inf
@@ -260,6 +268,7 @@ class RewardMemory(msgspec.Struct, frozen=True, kw_only=True):
             average_at_start=signal.ema if len(self.averages) < START_ROWS else self.average_at_start,
             peak=e15 if is_peak else self.peak,
             peak_row=row if is_peak else self.peak_row,
+            peak_error=_error_of_average(len(self.averages)) if is_peak else self.peak_error,
             slow=self._with_slow(signal.newest(2 * BLOCK_ROWS)),
             sketch=self.sketch.with_atoms(quantiles if has_quantiles else [(reward, 1.0)]),
             low=min(self.low, *known_rewards),
@@ -309,14 +318,18 @@ class RewardMemory(msgspec.Struct, frozen=True, kw_only=True):
         return self.sketch.quantile(0.99)
 
     def fall(self, noise: float, lowest: float) -> float:
-        """Return the fall from the peak, over what a healthy run may fall; NaN before row 10 of an attempt."""
+        """Return the fall from the peak, over what a healthy run may fall; NaN before row 10 of an attempt.
+
+        The peak is the largest of many averages: the more rows, the higher it is by chance alone.
+        """
         if self.peak_row < 0 or len(self.averages) < PEAK_FROM_ROW:
             return math.nan
         begun = mean(self.signal.early[:START_ROWS])
+        by_chance = math.sqrt(2.0 * math.log(max(1.0, self.signal.count * FAST_VARIANCE)))
         scale = max(
             FALL_SHARE * (self.peak - lowest),
             FALL_SHARE * (self.peak - begun),
-            FALL_ERRORS * noise * math.sqrt(FAST_VARIANCE),
+            max(FALL_ERRORS, FALL_ERRORS / 2.0 + 2.0 * by_chance) * noise * math.sqrt(FAST_VARIANCE),
             RELATIVE_FLOOR * max(1.0, abs(self.peak)),
         )
         return (self.peak - self.e15) / scale
@@ -332,7 +345,7 @@ class RewardMemory(msgspec.Struct, frozen=True, kw_only=True):
     def has_risen(self, fall: float) -> bool:
         """Whether the average is above the run's start beyond the noise of rows, and the reward has not fallen."""
         rise = self.signal.ema - self.signal.start
-        return rise > NOISE_ERRORS * self.signal.error_of_rise and not fall >= FALL_SHARE
+        return rise > NOISE_ERRORS * self.signal.error_of_rise and not fall >= HAS_FALLEN
 
     def is_at_floor(self, rows: int) -> bool:
         """Whether the newest rewards have not left their floor."""

@@ -18,6 +18,7 @@ from trmon_client.core.signals.catalogue import signal_words
 OF_TRANSFORM: Mapping[str, str] = {
     "": "{signal} is {value}",
     "mean": "{signal} is {value} over 20 rows",
+    "mean_of_others": "{signal} is {value} over 20 rows without the largest",
     "mean_size": "{signal} is {value} over 20 rows",
     "mean_over_start": "{signal} is {value} times its start",
     "average": "{signal} is {value} on average",
