@@ -12,10 +12,10 @@ import pytest
 
 from tests.domain.findings.judgements import found, judged
 from tests.domain.memory_log import MemoryLog
-from tests.fixtures.messages import ORIGIN, columns, report
+from tests.fixtures.messages import ORIGIN, columns
 from tests.fixtures.running_service import ILL, OwnRun, RecordedRuns
 from tests.fixtures.service import ThreadedService
-from tests.fixtures.trainer import finish, train_until_risk
+from tests.fixtures.trainer import finish, send_step, train_until_risk
 from tests.fixtures.waiting import eventually
 from trmon.api.diagnosis_answer import diagnosis_info
 from trmon.assistants.diagnosis_tools import collapse_risk_tool, diagnose_run_tool
@@ -81,7 +81,9 @@ def test_what_is_not_measured_is_said_with_how_to_measure_it(lacking: dict[str, 
 
 def test_what_an_empty_mask_hides_is_not_called_unmeasured(run: OwnRun) -> None:
     empty = columns(n_tokens=np.zeros(4, np.int64))
-    run.send(wire.Start(**ORIGIN), *(report(empty, step=step) for step in range(22)))
+    run.send(wire.Start(**ORIGIN))
+    for step in range(22):
+        send_step(run.client, run.key, step=step, content=empty)
     found = eventually(lambda: run.ask("GET", "/diagnosis").json(), lambda said: bool(said.get("findings")))
     assert (found["findings"][0]["title"], found["unmeasured"]) == ("no token in the loss", [])
     assert found["remedy"]["first"].startswith("Look at the mask")
@@ -186,12 +188,12 @@ def test_the_risk_of_the_newest_step_is_the_same_everywhere(run: OwnRun, shared_
 
 
 def test_small_batches_have_no_risk(run: OwnRun) -> None:
-    run.train(steps=range(STEPS + 1), end=False)
+    run.train(steps=range(STEPS + 2), end=False)
     assert diagnosed_risk(run, at_step=STEPS - 1) is None
 
 
 def test_a_run_has_no_risk_in_its_first_rows(run: OwnRun) -> None:
-    run.train(steps=range(6), end=False)
+    run.train(steps=range(7), end=False)
     assert diagnosed_risk(run, at_step=4) is None
     assert run.get()["status"]["collapse_risk"] is None
     assert run.get("/signals?names=collapse_risk")["signals"]["collapse_risk"]["last"][-1] is None

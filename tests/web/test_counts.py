@@ -36,6 +36,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[ThreadedSer
         service = ThreadedService(
             tmp_path_factory.mktemp("counted") / "data",
             stall_floor_seconds=36_000.0,
+            grace_seconds=2.0,
             webhook_url=receiver.url,
             webhook_allow_hosts="127.0.0.1",
             public_url="http://127.0.0.1:8642",
