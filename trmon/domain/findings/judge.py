@@ -368,9 +368,9 @@ GROWTH_ROWS, GROWS = 2, 1.3
 
 
 def _remedy(finding: str, clause: Clause, reading: Reading, onset: int) -> str:
-    """Return the key of a remedy that suits better than that of the clause, by what the rows show; empty for none.
+    """Return the key of a remedy that the rows suggest in place of the finding's; empty for none.
 
-    A clause with a remedy of its own keeps it.
+    A clause that names its own remedy is never overruled.
     """
     if clause.remedy != finding:
         return ""
