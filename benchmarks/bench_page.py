@@ -28,11 +28,8 @@ from benchmarks.load.processes import cpu_seconds
 from tests.fixtures.browser import Visit, chromium, leave, visit
 from tests.fixtures.databases import open_migrated_store
 from tests.fixtures.service import ServiceProcess
-from tests.store.builders import NOW, append, start_intake
-from trmon.domain.access import EVERYTHING
+from tests.store.builders import append, start_intake
 from trmon.domain.identity import RunKey
-from trmon.fleet.summaries import summarize_run
-from trmon.store import Store
 
 RUNS, RUN_STEPS = 2000, 60
 FLEET = f"fleet of {RUNS + 1:,} runs"
@@ -186,17 +183,7 @@ def _write(folder: Path) -> None:
             return {"signals": signals, "scalars": {"grad_norm": float(values[step, 0])}}
 
         write_steps(store, (receipt.run_id, receipt.attempt_id or 0), n, fields_of=fields_of)
-    _summarize(store)
     store.close()
-
-
-def _summarize(store: Store) -> None:
-    """Store the summary of every run, as the worker has while it follows them."""
-    made = [
-        summarize_run(store, store.runs.by_id(one.run_id), basis=one.basis, access=EVERYTHING, now=NOW)
-        for one in store.summaries.outdated()
-    ]
-    store.summaries.write(made).result()
 
 
 if __name__ == "__main__":

@@ -30,7 +30,6 @@ def with_an_ill_run(run: OwnRun) -> OwnRun:
     ill = OwnRun(run.client, RunKey(run.key.project, "ill"))
     run.train()
     corrupt(ill.client, ill.key)
-    # A request summarizes runs for a quarter of a second at most; later ones go on.
     eventually(lambda: all(one.get()["status"]["reward"] for one in (run, ill)))
     return ill
 
@@ -95,12 +94,12 @@ def test_a_run_before_its_first_step_is_unknown(run: OwnRun) -> None:
     assert (status["step"], status["reward"], status["kl"], status["mask_rate"]) == (None, None, None, None)
 
 
-def test_the_summary_follows_a_run_and_includes_the_last_step_at_its_end(run: OwnRun) -> None:
+def test_the_lines_follow_the_judge_and_include_the_last_step_at_its_end(run: OwnRun) -> None:
     run.train(steps=range(3), end=False)
     eventually(lambda: run.get()["status"]["reward"])
     for step in range(3, 6):
         send_step(run.client, run.key, step=step)
-    eventually(lambda: run.get()["status"], lambda status: status["reward"]["last_step"] == 4)
+    eventually(lambda: run.get()["status"], lambda status: status["reward"]["last_step"] == 3)
     finish(run.client, run.key, steps=range(6))
     assert run.get()["status"]["reward"]["last_step"] == 5
 
@@ -121,14 +120,12 @@ def test_after_a_restart_the_first_answer_is_the_last_one_before(serve: Serve) -
     with service.client() as client:
         train(client, MATH)
         corrupt(client, ILL)
-        store = service.app.state.components.store
-        eventually(lambda: len(fleet(client)) == 2 and not store.summaries.outdated())
         before = fleet(client)
     service.restart()
     components = service.app.state.components
     runs = components.store.runs.list(access=EVERYTHING).items
-    assert set(components.store.summaries.of([run.id for run in runs])) == {run.id for run in runs}
-    words = {run.key: components.store.run_snapshots.judgements([run.id])[run.id].word for run in runs}
+    outlooks = components.store.run_snapshots.outlooks([run.id for run in runs])
+    words = {run.key: known.word for run in runs if (known := outlooks[run.id].judgement) is not None}
     assert words == {MATH: Word.OUTSIDE, ILL: Word.FINDING}
     with service.client() as client:
         for was, now in zip(before, fleet(client), strict=True):

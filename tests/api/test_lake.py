@@ -121,7 +121,6 @@ def _collect(service: ThreadedService, lake_url: str) -> Answers:
         service.restart()
         with service.client() as client:
             store: Store = service.app.state.components.store
-            eventually(store.summaries.outdated, lambda waiting: not waiting)
             stored = _ask(client)
             move_to_lake(store, lake_url, now=time.time() + 3600)
             delete_moved(store)

@@ -98,12 +98,11 @@ def _columns(database: sqlite3.Connection, table: str) -> str:
 
 def settled(service: ThreadedService) -> dict[str, list[tuple[Any, ...]]]:
     """Return the rows once the worker has nothing more to write."""
-    eventually(service.app.state.components.store.summaries.outdated, lambda waiting: not waiting)
     states = [rows(service)]
 
     def unchanged() -> bool:
         states.append(rows(service))
-        return states[-1] == states[-2] and bool(states[-1]["run_summary"])
+        return states[-1] == states[-2] and bool(states[-1]["run_state"])
 
     eventually(unchanged)
     return states[-1]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,9 +23,7 @@ from trmon.config.settings import Settings
 from trmon.domain.access import EVERYTHING
 from trmon.domain.alerts.alert import AlertState
 from trmon.domain.identity import RunKey
-from trmon.domain.runs.run import Run
 from trmon.domain.severity import Severity
-from trmon.fleet.summaries import summarize_run
 from trmon.store import Store
 
 PAGE = (Path(__file__).parents[2] / "docs" / "queries.md").read_text("utf-8")
@@ -64,20 +61,11 @@ def moved(tmp_path_factory: pytest.TempPathFactory) -> MovedRuns:
     service.stop()
     with closing(Store.open(Settings(data_dir=made.data_dir).store_url)) as store:
         runs = [store.runs.get(RunKey(PROJECT, name), access=EVERYTHING) for name in MOVED]
-        _summarize(store, runs)
         move_to_lake(store, str(made.lake), now=time.time() + 1)
         delete_moved(store)
         given = {"severity": Severity.PAGE, "state": AlertState.RESOLVED, "attempt_id": runs[1].attempt_id}
         commit(store, runs[1].id, alerts=[alert(run_id=runs[1].id, rule="nervous", **given)])
     return made
-
-
-def _summarize(store: Store, runs: Sequence[Run]) -> None:
-    """Store summaries of the ended runs, whose verdicts move: the service may have stopped before it made them."""
-    bases = store.summaries.bases([run.id for run in runs])
-    now = time.time()
-    made = [summarize_run(store, run, basis=bases[run.id].now, access=EVERYTHING, now=now) for run in runs]
-    store.summaries.write(made).result()
 
 
 def answered(moved: MovedRuns, sql: str) -> list[dict[str, Any]]:

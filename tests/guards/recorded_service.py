@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -18,7 +17,6 @@ from tests.fixtures.receiver import WebhookServer
 from tests.fixtures.recorded_runs import RecordedRun
 from tests.fixtures.service import ServiceProcess
 from tests.fixtures.waiting import eventually
-from trmon.fleet.summaries import FRESH_SECONDS
 
 PROJECT = "math"
 HEALTHY, DRIFTING, SCALARS, ENFORCED, CRASHED = (
@@ -106,8 +104,6 @@ def _report(client: httpx.Client, url: str, stack: ExitStack, *, n_told: Callabl
             lambda run=run: client.get(f"/api/v1/runs/{run}").json().get("state"), lambda now, state=state: now == state
         )
     eventually(lambda: n_told() == N_NOTICES)
-    # A summary older than the newest step is shown for this long, and made again at the next read.
-    time.sleep(FRESH_SECONDS)
 
 
 def _replay(client: httpx.Client, monitor: trmon.Monitor, run: str, recording: str, n_steps: int = 1000) -> None:

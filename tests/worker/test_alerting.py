@@ -147,7 +147,7 @@ def test_a_checkpoint_is_asked_for_from_the_first_warning_until_one_is_reported(
     assert (told["checkpoint_step"], told["checkpoint_path"]) == (None, None)
     assert (
         RunView.of(
-            watched.view.outlook(),
+            watched.view.document(),
             run=watched.view.run,
             row=None,
             policy=watched.view.policy,

@@ -116,7 +116,7 @@ def test_without_its_lake_a_resumed_run_is_judged_and_says_that_its_history_is_u
         assert view.judgement is not None
         assert view.judgement.findings[0].finding == "corrupt_logprobs"
         assert "history unavailable" in words_of(view.judgement)
-        verdict = judged_run(view.run, [], None, view.judgement, health_rules=(), now=HOUR + 30.0).verdict
+        verdict = judged_run(view.run, [], None, view, health_rules=(), now=HOUR + 30.0).verdict
         assert verdict.why.endswith("; history unavailable (the lake cannot be read)")
         assert sum(tally.quarantined[QuarantinePart.HISTORY] for tally in observer.passes) == 1
         [stored] = store.run_snapshots.of([resumed.run_id], now=HOUR + 30.0)

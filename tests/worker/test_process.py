@@ -111,7 +111,6 @@ def test_a_worker_that_stays_frozen_is_killed_and_its_successor_closes_every_bat
         worker = WorkerProcess(
             settings,
             store.run_log,
-            summaries=store.summaries,
             views=RunViewCache(),
             observer=counters,
             hung_seconds=3.0,

@@ -151,7 +151,7 @@ def _responses(service: Components, listed: Sequence[ListedAlert], *, access: Ac
     now, snapshots = time.time(), service.store.run_snapshots
     firing = {one.alert.run_id for one in listed if one.alert.state is AlertState.FIRING}
     late = {run_id: backlog for run_id, backlog in snapshots.backlogs(firing).items() if backlog.is_late(now)}
-    judgements = snapshots.judgements(late)
+    outlooks = snapshots.outlooks(late)
     silences = service.store.silences.active(now=now)
     return [
         AlertInfo.from_fields(
@@ -165,7 +165,7 @@ def _responses(service: Components, listed: Sequence[ListedAlert], *, access: Ac
                 MemberInfo.from_fields(member, title=title_of_alert(member)) for member in members.get(one.id, ())
             ],
             ack=one.ack,
-            behind=behind_info(late.get(one.alert.run_id), judgements.get(one.alert.run_id), now=now)
+            behind=behind_info(late.get(one.alert.run_id), outlooks[one.alert.run_id].judgement, now=now)
             if one.alert.state is AlertState.FIRING
             else None,
             silenced=_silenced_info(silences, one, access=access, now=now),

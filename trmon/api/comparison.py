@@ -28,7 +28,6 @@ from trmon.domain.comparison import (
 from trmon.domain.errors import InvalidInput, NotFound
 from trmon.domain.identity import RunKey
 from trmon.domain.runs.run import Run
-from trmon.fleet.verdicts import judged_run
 from trmon_client.api.comparison import ComparedRun, ComparisonInfo
 from trmon_client.core.column_schema import PRIMARY_ORDER
 
@@ -120,20 +119,15 @@ def _compare(service: Components, keys: list[RunKey], *, access: Access, by_time
 
 def _sibling(service: Components, run: Run, *, access: Access) -> Run:
     """Return the healthy sibling. Errors: NotFound without one."""
-    now = time.time()
     others = service.store.runs.list(access=access, project=run.key.project, limit=MAX_CANDIDATES).items
-    ids = [other.id for other in others]
-    firing = service.store.alerts.firing(ids, access=access)
-    incidents = service.store.alerts.newest_incidents(ids, access=access)
-    judgements, health_rules = service.store.run_snapshots.judgements(ids), service.rules.health_rules()
-    candidates = []
-    for other in others:
-        judgement = judgements.get(other.id)
-        judged = judged_run(
-            other, firing[other.id], incidents.get(other.id), judgement, health_rules=health_rules, now=now
-        )
-        candidates.append(SiblingCandidate(run=other, verdict=judged.verdict, judgement=judgement))
-    found = healthy_sibling(run, candidates)
+    judged = service.verdicts.of(others, access=access, now=time.time())
+    found = healthy_sibling(
+        run,
+        [
+            SiblingCandidate(run=other, verdict=judged[other.id].verdict, judgement=judged[other.id].outlook.judgement)
+            for other in others
+        ],
+    )
     if found is None:
         raise NotFound("sound run to compare with", f"of {run.key.project} beside {run.key.run}; name one: runs=A,B")
     return found

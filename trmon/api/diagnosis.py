@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import math
-import time
+import sys
+from collections.abc import Sequence
+from statistics import median
 
 from fastapi import APIRouter, Request
 
@@ -24,9 +25,14 @@ from trmon.domain.health.problems import title_of_rule
 from trmon.domain.health.runbook import RunbookFacts, answers_of, runbook_of
 from trmon.domain.health.verdict import known_judgement
 from trmon.domain.runs.run import Run
-from trmon.fleet.summaries import history_of, newest_steps, steps_per_rollout
+from trmon.domain.signals.history import History
+from trmon.store import Store
+from trmon.store.repositories.signals import SignalSeries
 from trmon_client.api.budget import BudgetInfo
 from trmon_client.api.diagnosis import AnswersInfo, DiagnosisInfo, RunbookInfo, RunbookStageInfo
+
+BUDGET_STEPS = 256
+"""How many of the newest steps a budget is made of."""
 
 router = APIRouter(prefix="/api/v1/runs/{project}/{run}", tags=["diagnosis"], route_class=AnswerRoute)
 
@@ -42,19 +48,19 @@ def get_diagnosis(key: Named, access: Reader, service: Service) -> DiagnosisInfo
 
 def run_diagnosis(service: Components, run: Run, *, access: Access) -> DiagnosisInfo | None:
     """Return the diagnosis of a run; None before its first batch."""
-    judgement = known_judgement(run, service.store.run_snapshots.judgements([run.id]).get(run.id))
+    outlook = service.store.run_snapshots.outlooks([run.id])[run.id]
+    judgement, summary = known_judgement(run, outlook.judgement), outlook.summary
     if judgement is None:
         return None
     firing = _firing(service, run, access=access)
     of_signals = {rule.name for rule in service.rules().rules if rule.is_finding or rule.reads_batches}
-    summary = service.summaries.of([run], access=access, now=time.time()).get(run.id)
     return diagnosis_info(
         run,
         judgement,
         circumstances=[alert for alert in firing if not alert.is_incident and alert.rule not in of_signals],
         incident=service.store.alerts.newest_incidents([run.id], access=access).get(run.id),
-        risk=None if summary is None else summary.collapse_risk,
-        sends_tokens=_sends_tokens(None if summary is None else summary.mask_rate, judgement),
+        risk=summary.collapse_risk,
+        sends_tokens=_sends_tokens(summary.mask_rate, judgement),
     )
 
 
@@ -63,7 +69,7 @@ def get_runbook(key: Named, access: Reader, service: Service, request: Request) 
     """Return what to do about a run's problem: confirm, rule out, mitigate, verify; 404 where it has none."""
     run = service.store.runs.get(key, access=access)
     [status] = fleet_responses(service, [run], access=access)
-    judgement = known_judgement(run, service.store.run_snapshots.judgements([run.id]).get(run.id))
+    judgement = known_judgement(run, service.store.run_snapshots.outlooks([run.id])[run.id].judgement)
     verdict, rules = status.verdict, service.rules()
     cause = run.state.value if run.state.value in rules.by_name else verdict.cause
     if not cause:
@@ -98,7 +104,7 @@ def _url_of_commands(service: Components, request: Request) -> str:
 def _sends_tokens(mask_rate: float | None, judgement: Judgement | None) -> bool:
     """Whether a run calls log_batch: rows of scalars alone have no mask rate, and empty masks none either."""
     counts_none = judgement is not None and judgement.counts_no_token
-    return counts_none or (mask_rate is not None and not math.isnan(mask_rate))
+    return counts_none or (mask_rate is not None)
 
 
 def _firing(service: Components, run: Run, *, access: Access) -> list[Alert]:
@@ -109,14 +115,33 @@ def _firing(service: Components, run: Run, *, access: Access) -> list[Alert]:
 def get_budget(key: Named, access: Reader, service: Service) -> BudgetInfo:
     """Return what a run's mismatch and lag leave room for, and the advice for it; 404 before a batch."""
     run = service.store.runs.get(key, access=access)
-    rows = newest_steps(service.store, run, access=access, names=BUDGET_SIGNALS)
+    rows = _newest_steps(service.store, run, access=access, names=BUDGET_SIGNALS)
+    last = {name: band.last for name, band in rows.bands.items()}
     policy = service.store.policies.current(run.id, access=access).policy
     found = run_budget(
-        history_of(rows),
+        History.of_rows(step=rows.step, update=rows.update, values=last),
         config=run.config,
         policy=policy,
-        updates_per_step=steps_per_rollout(rows),
-        judgement=service.store.run_snapshots.judgements([run.id]).get(run.id),
+        updates_per_step=_updates_per_step(rows),
+        judgement=service.store.run_snapshots.outlooks([run.id])[run.id].judgement,
     )
     view = service.view_cache.get(run.id)
     return BudgetInfo.from_fields(found, advice=None if view is None else view.advice)
+
+
+def _newest_steps(store: Store, run: Run, *, access: Access, names: Sequence[str]) -> SignalSeries:
+    """Return signals in every update of a run's newest steps. Errors: NotFound before its first batch."""
+    steps = store.signals.newest_steps(run.id, access=access, limit=BUDGET_STEPS)
+    if not steps:
+        raise NotFound("batch of", str(run.key))
+    return store.signals.series(
+        run.id, names=names, access=access, from_step=steps[-1], points=sys.maxsize, updates="all"
+    )
+
+
+def _updates_per_step(rows: SignalSeries) -> float:
+    """Return the median number of optimizer steps on a rollout; 1 where no batch names its update."""
+    counts: dict[int, int] = {}
+    for step, update in zip(rows.step.tolist(), rows.update.tolist(), strict=True):
+        counts[step] = max(counts.get(step, 0), update + 1)
+    return max(1.0, median(counts.values()))

@@ -15,16 +15,15 @@ from trmon.api.http.auth import Reader
 from trmon.api.http.components import Components, Service
 from trmon.api.http.parameters import After, Limit, split_run_keys
 from trmon.domain.access import Access
-from trmon.domain.alerts.alert import ListedAlert
 from trmon.domain.errors import InvalidInput
 from trmon.domain.findings.catalogue import builtin_catalogue
-from trmon.domain.findings.verdict import Judgement
+from trmon.domain.health.judgement import Backlog
 from trmon.domain.health.problems import cause_of, title_of_alert
-from trmon.domain.health.run_summary import DIGITS, RunSummary
+from trmon.domain.health.run_summary import DIGITS
 from trmon.domain.runs.run import Run
-from trmon.fleet.verdicts import JudgedRun, judged_run
+from trmon.fleet.verdicts import JudgedRun
 from trmon_client.api.answers import ApiNumber, ItemPage
-from trmon_client.api.diagnosis import BehindInfo, FleetRiskInfo
+from trmon_client.api.diagnosis import FleetRiskInfo
 from trmon_client.api.runs import OpenAlertInfo, RunStatus, SparklineInfo, VerdictInfo
 
 
@@ -69,28 +68,9 @@ def list_named_fleet_runs(
 def fleet_responses(service: Components, runs: Sequence[Run], *, access: Access) -> list[RunStatus]:
     """Return the responses for runs, in their order."""
     now = time.time()
-    ids = [run.id for run in runs]
-    alerts = service.store.alerts.firing(ids, access=access)
-    incidents = service.store.alerts.newest_incidents(ids, access=access)
-    judgements = service.store.run_snapshots.judgements(ids)
-    backlogs = service.store.run_snapshots.backlogs(ids)
-    summaries = service.summaries.of(runs, access=access, now=now)
-    health_rules = service.rules.health_rules()
-    found = []
-    for run in runs:
-        incident, judgement, summary = incidents.get(run.id), judgements.get(run.id), summaries.get(run.id)
-        judged = judged_run(
-            run,
-            alerts[run.id],
-            incident,
-            judgement,
-            health_rules=health_rules,
-            now=now,
-            expected_step_seconds=summary.expected_step_seconds if summary else None,
-        )
-        behind = behind_info(backlogs.get(run.id), judgement, now=now)
-        found.append(_run_status(run, judged, incident=incident, judgement=judgement, behind=behind, summary=summary))
-    return found
+    judged = service.verdicts.of(runs, access=access, now=now)
+    backlogs = service.store.run_snapshots.backlogs([run.id for run in runs])
+    return [_run_status(run, judged[run.id], backlogs.get(run.id), now=now) for run in runs]
 
 
 def _newest_alone(line: SparklineInfo | None) -> SparklineInfo | None:
@@ -116,28 +96,20 @@ def _brief(status: RunStatus) -> RunStatus:
 KL_RANGE = builtin_catalogue().ranges["kl_k3"]
 
 
-def _run_status(
-    run: Run,
-    judged: JudgedRun,
-    *,
-    incident: ListedAlert | None,
-    judgement: Judgement | None,
-    behind: BehindInfo | None,
-    summary: RunSummary | None,
-) -> RunStatus:
-    risk = summary.collapse_risk if summary else None
+def _run_status(run: Run, judged: JudgedRun, backlog: Backlog | None, *, now: float) -> RunStatus:
+    judgement, summary = judged.outlook.judgement, judged.outlook.summary
     return RunStatus.from_fields(
         run,
         project=run.key.project,
         run=run.key.run,
         step=run.last_step,
-        expected_step_seconds=summary.expected_step_seconds if summary else None,
+        expected_step_seconds=judged.outlook.expected_step_seconds,
         warnings=[warning.text for warning in run.mistakes],
         judged_step=judgement.place.step if judgement else None,
         judged_at=judgement.at if judgement else None,
-        behind=behind,
+        behind=behind_info(backlog, judgement, now=now),
         verdict=VerdictInfo.from_fields(judged.verdict, need=judged.need, counts_as=judged.counts_as),
-        incident=newest_incident_info(incident, run),
+        incident=newest_incident_info(judged.newest, run),
         alerts=[
             OpenAlertInfo.from_fields(
                 one.alert,
@@ -148,8 +120,8 @@ def _run_status(
             )
             for one in judged.alerts
         ],
-        mask_rate=summary.mask_rate if summary else None,
-        collapse_risk=risk_info(FleetRiskInfo, risk, run=run, judgement=judgement),
-        reward=summary.reward if summary else None,
-        kl=SparklineInfo.from_fields(summary.kl, healthy_most=KL_RANGE.most) if summary else None,
+        mask_rate=summary.mask_rate,
+        collapse_risk=risk_info(FleetRiskInfo, summary.collapse_risk, run=run, judgement=judgement),
+        reward=summary.reward,
+        kl=SparklineInfo.from_fields(summary.kl, healthy_most=KL_RANGE.most) if summary.kl else None,
     )

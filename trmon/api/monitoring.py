@@ -40,7 +40,7 @@ def _verdicts(views: Sequence[RunView], access: Access, service: Components, *, 
     """Return the verdicts by run id; none while the database cannot be read, when the other metrics matter most."""
     shown, _ = service.exposition.shown(views, project=access.project)
     try:
-        return service.verdicts.of(shown, access=access, now=now)
+        return service.verdicts.of_views(shown, access=access, now=now)
     except Exception as error:  # noqa: BLE001 - the edge of a scrape: counted, and the next one tries again
         log.error("verdicts_not_read", error=str(error))
         service.counters.verdict_failures.inc()

@@ -22,7 +22,6 @@ from trmon.domain.runs.liveness import SilenceLimits
 from trmon.fleet.changes import PeriodicThread
 from trmon.fleet.heartbeats import Heartbeat
 from trmon.fleet.leases import LeaseManager
-from trmon.fleet.summaries import SummarySink, SummaryUpdater
 from trmon.fleet.views import RunViewCache
 from trmon.metrics.counters import Counters
 from trmon.notify.dispatcher import DeliveryPolicy, Dispatcher
@@ -49,22 +48,18 @@ def reevaluate_runs(worker: Worker | WorkerProcess, view_cache: RunViewCache) ->
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackgroundServices:
-    """The worker, the dispatcher and what prunes and moves, over the runs of this process: all without a lease manager.
-
-    A worker in a separate process polls for outdated summaries there; one in a thread beside it.
-    """
+    """The worker, the dispatcher and what prunes and moves, over this process's runs: all without a lease manager."""
 
     worker: Worker | WorkerProcess
     dispatcher: Dispatcher
     pruner: PeriodicThread
     lake_mover: PeriodicThread | None = None
-    summary_poller: PeriodicThread | None = None
     lease_manager: LeaseManager | None = None
 
     def start(self, stack: ExitStack) -> None:
         """Start each service, and have the stack close them: the leases last, after the worker's checkpoints."""
         before = (self.lease_manager, self.pruner, self.lake_mover)
-        for service in (*before, self.dispatcher, self.worker, self.summary_poller):
+        for service in (*before, self.dispatcher, self.worker):
             if service is not None:
                 service.start()
                 stack.callback(service.close)
@@ -95,9 +90,8 @@ def build_background_services(
     """
     ownership, watch_config = lease_manager or Ownership(), watch_config_of(settings, rules=rules, heartbeat=heartbeat)
     worker: Worker | WorkerProcess
-    summary_poller = None
     if store.role is ProcessRole.WRITER:
-        worker = WorkerProcess(settings, store.run_log, summaries=store.summaries, views=view_cache, observer=counters)
+        worker = WorkerProcess(settings, store.run_log, views=view_cache, observer=counters)
     else:
         worker = Worker(
             store.run_log,
@@ -108,7 +102,6 @@ def build_background_services(
             ownership=ownership,
             monotonic=time.monotonic,
         )
-        summary_poller = summary_poller_of(store, store.summaries, ownership=ownership)
     cleaning = partial(_owns_first_slot, ownership)
     if lease_manager is not None:
         lease_manager.on_gain = lambda: worker.wake(())
@@ -117,15 +110,8 @@ def build_background_services(
         dispatcher=_dispatcher(settings, store, rules=rules, counters=counters, ownership=ownership),
         pruner=_pruner(settings, store, counters=counters, is_ours=cleaning),
         lake_mover=_lake_mover(settings, store, counters=counters, is_ours=cleaning),
-        summary_poller=summary_poller,
         lease_manager=lease_manager,
     )
-
-
-def summary_poller_of(store: Store, sink: SummarySink, *, ownership: Ownership) -> PeriodicThread:
-    """Return the thread that makes outdated summaries, not started."""
-    updater = SummaryUpdater(store, sink, ownership=ownership, clock=time.time, monotonic=time.monotonic)
-    return PeriodicThread("summaries", updater.poll)
 
 
 def watch_config_of(settings: Settings, *, rules: ActiveRules, heartbeat: Heartbeat | None = None) -> WatchConfig:

@@ -27,7 +27,6 @@ from trmon.domain.pipeline.run_update import EDIT
 from trmon.fleet.changes import CommitSignal, EventFollower, PeriodicThread
 from trmon.fleet.judging import POLL_SECONDS as JUDGING_POLL_SECONDS
 from trmon.fleet.judging import JudgingWatch
-from trmon.fleet.summaries import RunSummaries
 from trmon.fleet.verdicts import RunVerdicts
 from trmon.fleet.views import RunViewCache, ViewSync
 from trmon.ingest.acknowledgement import CurrentPolicies
@@ -94,7 +93,6 @@ def _assemble(settings: Settings, store: Store) -> Assembled:
     view_cache = RunViewCache(idle_after_seconds=settings.idle_after_seconds)
     policies = CurrentPolicies(store.policies, store.runs)
     quota_gate = QuotaGate(store.quotas, counters=counters, new_runs_per_hour=settings.new_runs_per_hour)
-    summaries = RunSummaries(store)
     services = None
     if not store.is_shared:
         services = build_background_services(settings, store, rules=rules, view_cache=view_cache, counters=counters)
@@ -123,7 +121,6 @@ def _assemble(settings: Settings, store: Store) -> Assembled:
             max_runs=settings.metrics_max_runs,
             max_scalars=settings.metrics_max_scalars,
         ),
-        summaries=summaries,
         verdicts=RunVerdicts(store, health_rules=rules.health_rules),
         readiness=Readiness(check),
         delivery_check=DeliveryCheck(settings),

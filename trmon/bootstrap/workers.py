@@ -25,14 +25,12 @@ from trmon.bootstrap.background_services import (
     connect_peers,
     reevaluate_runs,
     rules_thread,
-    summary_poller_of,
     watch_config_of,
 )
 from trmon.config import logs
 from trmon.config.rules import active_rules_of
 from trmon.config.settings import Settings
 from trmon.domain.errors import DatabaseAway, NotReady
-from trmon.domain.ownership import Ownership
 from trmon.domain.pipeline.run_update import EDIT
 from trmon.fleet.changes import EventFollower, PeriodicThread, ReportPoller
 from trmon.fleet.heartbeats import Heartbeat
@@ -176,10 +174,7 @@ def main(descriptor: int) -> None:
         Thread(target=_receive_messages, args=receiver, name="trmon-channel", daemon=True).start()
         background_services.tune_memory()
         worker.start()
-        summary_poller = summary_poller_of(store, service_proxy, ownership=Ownership())
-        summary_poller.start()
         shutdown.wait()
-        summary_poller.close()
         worker.close()
         service_proxy.send_round_result()
 

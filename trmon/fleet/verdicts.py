@@ -7,11 +7,10 @@ from dataclasses import dataclass, replace
 
 from trmon.domain.access import Access
 from trmon.domain.alerts.alert import ListedAlert
-from trmon.domain.findings.verdict import Judgement
 from trmon.domain.health.judgement import RunVerdict, Urgency, counted_as
 from trmon.domain.health.verdict import VerdictInputs, standing_incident, urgency_of, verdict_of
 from trmon.domain.incidents.incident import Incident, leading_alerts
-from trmon.domain.pipeline.run_update import RunView
+from trmon.domain.pipeline.run_update import Outlook, RunView
 from trmon.domain.runs.run import Run
 from trmon.store import Store
 
@@ -20,11 +19,14 @@ from trmon.store import Store
 class JudgedRun:
     """The verdict on a run, how soon to investigate it, and its incident, if one is open or stood at its end.
 
+    `newest` is its newest incident, open or not, `outlook` what its worker last stored.
     `alerts` are the firing alerts that count: an open incident once, without the alerts that joined it.
     """
 
     verdict: RunVerdict
     need: Urgency
+    outlook: Outlook
+    newest: ListedAlert | None = None
     incident: Incident | None = None
     is_acked: bool = False
     alerts: tuple[ListedAlert, ...] = ()
@@ -41,48 +43,50 @@ class JudgedRun:
 
 
 class RunVerdicts:
-    """Gives verdicts on runs from their views and their stored alerts; may be called from any thread."""
+    """Gives verdicts on runs from their stored alerts and outlooks; may be called from any thread."""
 
     def __init__(self, store: Store, *, health_rules: Callable[[], Collection[str]]) -> None:
         self._store = store
         self._health_rules = health_rules
 
-    def of(self, views: Sequence[RunView], *, access: Access, now: float) -> Mapping[int, JudgedRun]:
-        """Return the verdict on each run, by its id."""
-        ids = [view.run.id for view in views]
+    def of(
+        self, runs: Sequence[Run], *, access: Access, now: float, outlooks: Mapping[int, Outlook] | None = None
+    ) -> Mapping[int, JudgedRun]:
+        """Return the verdict on each run, by its id. Args: outlooks: by run id, if they are known."""
+        ids = [run.id for run in runs]
+        outlooks = outlooks or self._store.run_snapshots.outlooks(ids)
         firing = self._store.alerts.firing(ids, access=access)
         incidents = self._store.alerts.newest_incidents(ids, access=access)
         rules = self._health_rules()
         return {
-            view.run.id: judged_run(
-                _at_newest_step(view),
-                firing[view.run.id],
-                incidents.get(view.run.id),
-                view.judgement,
-                health_rules=rules,
-                now=now,
+            run.id: judged_run(
+                run, firing[run.id], incidents.get(run.id), outlooks[run.id], health_rules=rules, now=now
             )
-            for view in views
+            for run in runs
         }
+
+    def of_views(self, views: Sequence[RunView], *, access: Access, now: float) -> Mapping[int, JudgedRun]:
+        """Return the verdict on the run of each view, by its id."""
+        outlooks = {view.run.id: view for view in views}
+        return self.of([_at_newest_step(view) for view in views], access=access, now=now, outlooks=outlooks)
 
 
 def judged_run(
     run: Run,
     firing: Sequence[ListedAlert],
     newest: ListedAlert | None,
-    judgement: Judgement | None,
+    outlook: Outlook,
     *,
     health_rules: Collection[str],
     now: float,
-    expected_step_seconds: float | None = None,
 ) -> JudgedRun:
     """Return the verdict on a run. Args: newest: its newest incident, open or not."""
     inputs = VerdictInputs(
         run=run,
         alerts=[listed.alert for listed in firing],
         incident=None if newest is None else Incident(alert=newest.alert),
-        judgement=judgement,
-        expected_step_seconds=expected_step_seconds,
+        judgement=outlook.judgement,
+        expected_step_seconds=outlook.expected_step_seconds,
     )
     verdict = verdict_of(inputs, now=now)
     leading = leading_alerts(inputs.alerts, health_rules=health_rules)
@@ -90,6 +94,8 @@ def judged_run(
     return JudgedRun(
         verdict=verdict,
         need=urgency_of(verdict, alerts=leading, acked=acked),
+        outlook=outlook,
+        newest=newest,
         incident=standing_incident(run, inputs.incident),
         is_acked=newest is not None and newest.ack is not None,
         alerts=tuple(listed for listed in firing if listed.alert in leading),

@@ -64,7 +64,7 @@ class Pictures:
 
     def picture_of(self, run_id: int, notification: Notification, *, now: float) -> Picture | None:
         """Return the picture of the illness that a notification reports; None if there is none to show."""
-        cause, judgement = notification.cause, self._store.run_snapshots.judgements([run_id]).get(run_id)
+        cause, judgement = notification.cause, self._store.run_snapshots.outlooks([run_id])[run_id].judgement
         is_ill = notification.is_firing or bool(notification.ended)
         if not self.are_drawn or not is_ill or cause is None or judgement is None or notification.is_acknowledgement:
             return None

@@ -39,7 +39,6 @@ from trmon.store.repositories.run_snapshots import RunSnapshots
 from trmon.store.repositories.runs import Runs
 from trmon.store.repositories.signals import Signals
 from trmon.store.repositories.silences import Silences
-from trmon.store.repositories.summaries import Summaries
 from trmon.store.repositories.tokens import Tokens
 from trmon.store.rows.batches import NameDictionary
 from trmon.store.schema import tables
@@ -101,7 +100,6 @@ class Store:
         self.lake_batches = LakeBatches(reader, writer, registry=registry)
         self.moved_rows = MovedRows(reader, writer)
         self.new_messages = NewMessages(reader)
-        self.summaries = Summaries(reader, writer)
         self.judging = JudgingProgress(engines)
         self.run_snapshots = RunSnapshots(reader, names=names)
         self.archives = Archives(reader, writer, names=names, runs=self.runs)

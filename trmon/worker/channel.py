@@ -12,7 +12,6 @@ from typing import Any
 
 from trmon.domain.batches.batch import BatchRow
 from trmon.domain.errors import TrmonError
-from trmon.domain.health.run_summary import RunSummary
 from trmon.domain.identity import BatchKey
 from trmon.domain.ownership import Fences
 from trmon.domain.pipeline.run_update import RunUpdate, RunView
@@ -61,13 +60,6 @@ class CommitRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class SummariesMade:
-    """From the worker: summaries of runs to store; one that cannot be stored is made again."""
-
-    summaries: tuple[RunSummary, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class RoundResult:
     """From the worker, after each round: views and counts; the service may then send the next RunsChanged.
 
@@ -103,7 +95,7 @@ class Channel:
 
 
 class ServiceProxy:
-    """Implements what the worker writes to, over the channel to the service: updates, summaries, views and counts."""
+    """Implements what the worker writes to, over the channel to the service: updates, views and counts."""
 
     def __init__(self, channel: Channel, view_cache: RunViewCache) -> None:
         self._channel = channel
@@ -146,10 +138,6 @@ class ServiceProxy:
                 future.set_result(None)
             else:
                 future.set_exception(error)
-
-    def write(self, summaries: Sequence[RunSummary]) -> None:
-        """Have the service store summaries; may be called from any thread."""
-        self._channel.send(SummariesMade(tuple(summaries)))
 
     def put(self, view: RunView) -> None:
         """Keep a run's view, to be sent with the others of the round."""

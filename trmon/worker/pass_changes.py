@@ -84,7 +84,7 @@ class PassChanges:
             deliveries=tuple(self.deliveries),
             events=tuple(self.events),
             checkpoint=checkpoint,
-            outlook=view.outlook(),
+            outlook=view.document(),
             **self.run,
         )
 

@@ -21,7 +21,6 @@ from trmon.domain.health_check import HUNG_SECONDS
 from trmon.domain.identity import BatchKey
 from trmon.domain.pipeline.run_update import RunView
 from trmon.fleet.changes import PeriodicThread
-from trmon.fleet.summaries import SummarySink
 from trmon.fleet.supervisor import STOP_SECONDS, ChildProcess
 from trmon.store.repositories.run_log import RunLog
 from trmon.worker.channel import (
@@ -32,7 +31,6 @@ from trmon.worker.channel import (
     RoundResult,
     RunsChanged,
     Shutdown,
-    SummariesMade,
 )
 from trmon.worker.scheduler import PassObserver, ViewSink
 
@@ -59,14 +57,12 @@ class WorkerProcess:
         settings: Settings,
         run_log: RunLog,
         *,
-        summaries: SummarySink,
         views: ViewSink,
         observer: ProcessObserver,
         hung_seconds: float = HUNG_SECONDS,
     ) -> None:
         self._settings = settings
         self._log = run_log
-        self._summaries = summaries
         self._views = views
         self._observer = observer
         self._child = ChildProcess(COMMAND, hung_seconds=hung_seconds)
@@ -187,16 +183,13 @@ class WorkerProcess:
             channel.close()
         self._child.wait()
 
-    def _handle(self, message: Beat | CommitRequest | RoundResult | SummariesMade, channel: Channel) -> None:
+    def _handle(self, message: Beat | CommitRequest | RoundResult, channel: Channel) -> None:
         if isinstance(message, Beat):
             self._beaten_at = time.monotonic()
             self._child.heard()
             return
         if isinstance(message, CommitRequest):
             self._commit(message, channel)
-            return
-        if isinstance(message, SummariesMade):
-            self._store_summaries(message)
             return
         for view in message.views:
             self._views.put(self._with_row(view, message.rows.get(view.run.id)))
@@ -210,12 +203,6 @@ class WorkerProcess:
         with self._condition:
             self._is_worker_waiting = True
             self._send_changes()
-
-    def _store_summaries(self, message: SummariesMade) -> None:
-        try:
-            self._summaries.write(message.summaries)
-        except TrmonError as error:  # the writer is busy or has stopped: the worker finds them outdated again
-            log.warning("summaries_not_stored", error=str(error))
 
     def _with_row(self, view: RunView, key: BatchKey | None) -> RunView:
         """Return the view with its row, which may have been received in a CommitRequest."""

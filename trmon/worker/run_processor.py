@@ -11,9 +11,11 @@ from types import MappingProxyType
 from msgspec import structs
 
 from trmon.domain.alerts.alert import Alert, AlertState
-from trmon.domain.batches.batch import QuarantinePart
+from trmon.domain.batches.batch import BatchRow, QuarantinePart
 from trmon.domain.budget.trainer_advice import Advice, IncidentAdvice
+from trmon.domain.findings.judge import JudgeState
 from trmon.domain.findings.verdict import HISTORY_UNAVAILABLE, PREDICTION
+from trmon.domain.health.run_summary import RunSummary, summary_of
 from trmon.domain.messages import Unread
 from trmon.domain.pipeline.judging import judgement_of, standing_findings
 from trmon.domain.pipeline.publish import incident_advice
@@ -62,6 +64,7 @@ class RunProcessor:
         self._adaptation = BoundAdaptation(run)
         self._liveness = LivenessCheck(log, run, patience=watch_config.patience, loaded_at=now)
         self._messages = MessageHandler(run, liveness=self._liveness)
+        self._summarized: tuple[BatchRow | None, JudgeState, RunSummary] | None = None
         self._told: tuple[object, IncidentAdvice] | None = None
         """What the trainer is told of the open incident, and what that is made of."""
         self.alone: StoredMessage | None = None
@@ -182,7 +185,15 @@ class RunProcessor:
             adaptation=run.context.adaptation.mode,
             proposed=self._adaptation.proposed,
             judgement=judgement,
+            summary=self._summary(),
         )
+
+    def _summary(self) -> RunSummary:
+        """Return the summary, made anew once a row closed or was judged."""
+        row, judged = self._run.gauge_row, self._run.pipeline_state.judge
+        if self._summarized is None or self._summarized[0] is not row or self._summarized[1] is not judged:
+            self._summarized = row, judged, summary_of({} if row is None else row.signals, judged)
+        return self._summarized[2]
 
     def _advice(self, now: float) -> Advice | None:
         """Return the advice; firing alerts over batches that page make it advise a stop.

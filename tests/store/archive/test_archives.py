@@ -54,8 +54,8 @@ from trmon.store.writing.group_commit import CommittedGroup
 NOT_ARCHIVED = frozenset(
     {"chunk_axes", "signal_chunk", "run_summary", "event", "delivery", "lake_batch_attempt", "lake_deletion"}
 )
-"""The other tables of a run: an import rebuilds the columnar history, and a worker the summary; events, the outbox and
-what has moved to the lake belong to one database, and copying them would send notifications twice."""
+"""The other tables of a run: an import rebuilds the columnar history, and nothing writes summaries; events, the outbox
+and what has moved to the lake belong to one database, and copying them would send notifications twice."""
 STEPS = range(300)
 """More steps than one chunk of history holds."""
 REPORTS = range(40)

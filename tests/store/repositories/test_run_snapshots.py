@@ -1,7 +1,8 @@
-"""Tests what is read of runs in bulk: the judgement that a worker stored with its rows."""
+"""Tests what is read of runs in bulk: the judgement and the summary that a worker stored with its rows."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -10,9 +11,11 @@ import pytest
 from tests.domain.findings.judgements import KL_OUTSIDE, found, judged
 from tests.fixtures.views import view_of
 from tests.store.builders import NOW, append, begin, commit, report_intake, scalars_intake
+from trmon.domain.collapse_risk.risk_reading import RiskDriver, RiskReading
 from trmon.domain.findings.judge import Place
 from trmon.domain.health.judgement import Backlog
-from trmon.domain.pipeline.run_update import Frontier
+from trmon.domain.health.run_summary import RunSummary, Sparkline
+from trmon.domain.pipeline.run_update import Frontier, Outlook
 from trmon.store import Store
 
 ILL = judged(
@@ -24,13 +27,25 @@ ILL = judged(
 )
 
 
-def test_a_judgement_is_read_as_it_was_written(store: Store) -> None:
-    ill, new = begin(store, "math/ill", "math/new")
-    commit(store, ill, outlook=replace(view_of(ill), judgement=ILL).outlook())
-    commit(store, new, outlook=view_of(new).outlook())
-    assert store.run_snapshots.judgements([ill, new, 77]) == {ill: ILL}
+RISK = RiskReading(probability=0.4, drivers=(RiskDriver(input="grad_norm", log_odds=1.5),), missing=("entropy",))
+LINE = Sparkline(first_step=0, last_step=1, values=(None, 0.5))
+OUTLOOK = Outlook(
+    judgement=ILL,
+    summary=RunSummary(reward=LINE, kl=LINE, mask_rate=0.25, collapse_risk=RISK),
+    expected_step_seconds=20.0,
+)
+
+
+def test_an_outlook_is_read_as_it_was_written(store: Store) -> None:
+    ill, new, other = begin(store, "math/ill", "math/new", "math/other")
+    fields = {one.name: getattr(OUTLOOK, one.name) for one in dataclasses.fields(OUTLOOK)}
+    commit(store, ill, outlook=replace(view_of(ill), **fields).document())
+    commit(store, new, outlook=view_of(new, expected_step_seconds=None).document())
+    commit(store, other, outlook={"judgement": None})  # as an older version wrote it
+    found = store.run_snapshots.outlooks([ill, new, other, 77])
+    assert [found[run_id] for run_id in (ill, new, other, 77)] == [OUTLOOK, *[Outlook()] * 3]
     [view] = store.run_snapshots.of([ill], now=1.0)
-    assert view.judgement == ILL
+    assert (view.judgement, view.summary) == (ILL, OUTLOOK.summary)
 
 
 BACKLOGS: dict[str, tuple[Sequence[tuple[int, int]], int, float | None]] = {

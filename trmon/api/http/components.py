@@ -17,7 +17,6 @@ from trmon.config.settings import Settings
 from trmon.domain.errors import NotReady
 from trmon.fleet.changes import CommitSignal
 from trmon.fleet.judging import JudgingWatch
-from trmon.fleet.summaries import RunSummaries
 from trmon.fleet.verdicts import RunVerdicts
 from trmon.fleet.views import RunViewCache
 from trmon.ingest.acknowledgement import CurrentPolicies
@@ -73,7 +72,6 @@ class Components:
     commit_signal: CommitSignal
     counters: Counters
     exposition: Exposition
-    summaries: RunSummaries
     verdicts: RunVerdicts
     readiness: Readiness
     delivery_check: DeliveryCheck

@@ -22,7 +22,6 @@ from trmon.domain.findings.verdict import Word
 from trmon.domain.health.problems import title_of_alert
 from trmon.domain.policies import PolicyVersion
 from trmon.domain.runs.run import Run, RunNote
-from trmon.fleet.verdicts import judged_run
 from trmon_client.api.diagnosis import DiagnosisInfo
 from trmon_client.config.version import __version__
 
@@ -61,10 +60,7 @@ def get_shared_report(key: Named, access: Reader, service: Service) -> Response:
 
 def _page(service: Components, run: Run, *, access: Access) -> bytes:
     now, store = time.time(), service.store
-    firing = store.alerts.firing([run.id], access=access)[run.id]
-    newest = store.alerts.newest_incidents([run.id], access=access).get(run.id)
-    judgement = store.run_snapshots.judgements([run.id]).get(run.id)
-    judged = judged_run(run, firing, newest, judgement, health_rules=service.rules.health_rules(), now=now)
+    judged = service.verdicts.of([run], access=access, now=now)[run.id]
     diagnosis = run_diagnosis(service, run, access=access)
     alerts = store.alerts.list(access=access, project=run.key.project, run=run.key.run, limit=LISTED).items
     drawn = _charts(service, run, since_step=judged.since_step, access=access)

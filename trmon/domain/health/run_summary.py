@@ -1,13 +1,17 @@
-"""The stored summary of a run's newest steps: its sparklines, its step time and its risk of a collapse."""
+"""What lists of runs show of each: the recent course of its reward and its KL, its mask rate and its risk."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from trmon.domain.collapse_risk.risk_reading import RiskReading
+from trmon.domain.collapse_risk.risk_model import model_in_use
+from trmon.domain.collapse_risk.risk_reading import RiskReading, read_risk
+from trmon.domain.findings.judge import JudgeState
+from trmon.domain.findings.memory import SignalMemory
+from trmon_client.core.column_schema import PRIMARY_ORDER
 
 POINTS = 48
 DIGITS = 4
@@ -23,46 +27,38 @@ class Sparkline:
     values: tuple[float | None, ...]
 
 
-def sparkline_of(steps: Any, values: Any) -> Sparkline:
-    """Return means of the finite values of a signal [n] over ascending steps [n], n is 1 or more."""
-    parts = np.array_split(np.asarray(values, float), min(POINTS, len(values)))
-    return Sparkline(first_step=int(steps[0]), last_step=int(steps[-1]), values=tuple(map(_point, parts)))
-
-
-def _point(part: Any) -> float | None:
-    known = part[np.isfinite(part)]
-    return float(f"{known.mean():.{DIGITS}g}") if len(known) else None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SummaryBasis:
-    """What a summary is made of: it covers a run whose attempt, step and folded messages are still these."""
-
-    attempt_id: int
-    step: int
-    report_id: int
-    notice_id: int
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSummary:
-    """A run's newest steps as of `made_at`; it is current while the basis of the run is the one it was made of."""
+    """The newest values of a run, each None while it is unknown; the lines are of the judged rows of its attempt."""
 
-    run_id: int
-    basis: SummaryBasis
-    made_at: float
-    reward: Sparkline
-    kl: Sparkline
-    mask_rate: float
-    expected_step_seconds: float | None
+    reward: Sparkline | None = None
+    kl: Sparkline | None = None
+    mask_rate: float | None = None
     collapse_risk: RiskReading | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OutdatedSummary:
-    """A run whose stored summary, made at `made_at`, does not cover its newest rows; None if it has none."""
+def summary_of(signals: Mapping[str, float], judged: JudgeState) -> RunSummary:
+    """Return the summary of a run. Args: signals: of its newest gauge row; judged: its rows so far."""
+    kl = (judged.signals[name] for pair in PRIMARY_ORDER if (name := f"{pair}_kl_k3") in judged.signals)
+    mask_rate = signals.get("mask_rate")
+    return RunSummary(
+        reward=sparkline_of(judged.reward.signal, judged),
+        kl=sparkline_of(next(kl, SignalMemory()), judged),
+        mask_rate=mask_rate if mask_rate == mask_rate else None,
+        collapse_risk=read_risk(signals, model_in_use()),
+    )
 
-    run_id: int
-    basis: SummaryBasis
-    is_live: bool
-    made_at: float | None
+
+def sparkline_of(memory: SignalMemory, judged: JudgeState) -> Sparkline | None:
+    """Return means of equally many of the newest 200 rows of the newest attempt; None if the signal has no value."""
+    places = [place for place in judged.places if place.attempt == judged.places[-1].attempt]
+    rows, values = np.asarray(memory.rows) - (judged.rows - len(places)), memory.array()
+    rows, values = rows[rows >= 0], values[rows >= 0]
+    if not len(rows):
+        return None
+    points = min(POINTS, len(places))
+    at = rows * points // len(places)
+    sums = np.bincount(at, weights=values, minlength=points).tolist()
+    counts = np.bincount(at, minlength=points).tolist()
+    means = (float(f"{total / n:.{DIGITS}g}") if n else None for total, n in zip(sums, counts, strict=True))
+    return Sparkline(first_step=places[0].step, last_step=places[-1].step, values=tuple(means))

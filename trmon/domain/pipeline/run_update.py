@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import msgspec
@@ -14,6 +14,7 @@ from trmon.domain.alerts.delivery import Delivery
 from trmon.domain.batches.batch import BatchRow, DecisionRow
 from trmon.domain.budget.trainer_advice import Advice
 from trmon.domain.findings.verdict import Judgement
+from trmon.domain.health.run_summary import RunSummary
 from trmon.domain.policies import PolicyVersion
 from trmon.domain.runs.run import Run, RunEnding, RunState, RunWarning
 from trmon.domain.signals.derived_signals import SHADOW_PREFIX
@@ -29,37 +30,54 @@ def judgement_in(outlook: Mapping[str, Any]) -> Judgement | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunView:
+class Outlook:
+    """What a run's worker last stored of it, for those who show the run; empty before it has.
+
+    `judgement` is that of its newest judged step, None before one.
+    """
+
+    judgement: Judgement | None = None
+    summary: RunSummary = field(default_factory=RunSummary)
+    expected_step_seconds: float | None = None
+
+    @classmethod
+    def read(cls, stored: Mapping[str, Any]) -> Outlook:
+        """Return the outlook in a stored document."""
+        return cls(
+            judgement=judgement_in(stored),
+            summary=msgspec.convert(stored.get("summary") or {}, RunSummary),
+            expected_step_seconds=stored.get("expected_step_seconds"),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunView(Outlook):
     """The values of one run at a time; `row` is its newest gauge row, None before the first batch closes.
 
-    `proposed` is the policy that adaptation recommends in place of the current one, if any. `judgement` is that of its
-    newest judged step, None before one.
+    `proposed` is the policy that adaptation recommends in place of the current one, if any.
     """
 
     run: Run
     row: BatchRow | None
     policy: PolicyVersion
     alerts: tuple[Alert, ...]
-    expected_step_seconds: float | None
     updated_at: float
     advice: Advice | None = None
     adaptation: AdaptationMode = AdaptationMode.OFF
     proposed: Policy | None = None
-    judgement: Judgement | None = None
 
     @classmethod
     def of(cls, outlook: Mapping[str, Any], **others: Any) -> RunView:
         """Return the view of a run whose worker has stored an outlook, empty before it has. Args: others: fields."""
-        advice, proposed = outlook.get("advice"), outlook.get("proposed")
+        advice, proposed, known = outlook.get("advice"), outlook.get("proposed"), Outlook.read(outlook)
         return cls(
-            expected_step_seconds=outlook.get("expected_step_seconds"),
             advice=None if advice is None else msgspec.convert(advice, Advice),
             proposed=None if proposed is None else Policy.parse(proposed),
-            judgement=judgement_in(outlook),
+            **{one.name: getattr(known, one.name) for one in fields(Outlook)},
             **others,
         )
 
-    def outlook(self) -> dict[str, Any]:
+    def document(self) -> dict[str, Any]:
         """Return what only the worker knows as a JSON-compatible document, and the ordinal of the row."""
         return {
             "gauge_ordinal": None if self.row is None else self.row.ordinal,
@@ -67,6 +85,7 @@ class RunView:
             "advice": None if self.advice is None else self.advice.document(),
             "proposed": None if self.proposed is None else self.proposed.spec(),
             "judgement": None if self.judgement is None else msgspec.to_builtins(self.judgement),
+            "summary": msgspec.to_builtins(self.summary),
         }
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -11,9 +12,8 @@ from trmon.domain.access import EVERYTHING
 from trmon.domain.adaptation.proposal import AdaptationMode
 from trmon.domain.alerts.alert import Alert, AlertState
 from trmon.domain.batches.batch import BatchRow
-from trmon.domain.findings.verdict import Judgement
 from trmon.domain.health.judgement import Backlog
-from trmon.domain.pipeline.run_update import RunView, judgement_in
+from trmon.domain.pipeline.run_update import Outlook, RunView
 from trmon.domain.policies import PolicyVersion, default_version
 from trmon.store.rows.alerts import ALERT_MAPPING
 from trmon.store.rows.batches import NameDictionary, read_batches
@@ -81,15 +81,14 @@ class RunSnapshots(Reader):
         """Return which of those runs exist."""
         return set(self._values(select(_RUN.id).where(_RUN.id.in_(run_ids))))
 
-    def judgements(self, run_ids: Collection[int]) -> dict[int, Judgement]:
-        """Return the newest judgement of each run that has a judged step, by run id."""
+    def outlooks(self, run_ids: Collection[int]) -> defaultdict[int, Outlook]:
+        """Return what the workers last stored of runs, by run id; an empty outlook of others."""
         ids = sorted(run_ids)
-        found: dict[int, Judgement] = {}
+        found: defaultdict[int, Outlook] = defaultdict(Outlook)
         with self._reader.connect() as connection:
             for first in range(0, len(ids), PAGE):
-                for run_id, outlook in _outlooks(connection, ids[first : first + PAGE]).items():
-                    if (judgement := judgement_in(outlook)) is not None:
-                        found[run_id] = judgement
+                stored = _outlooks(connection, ids[first : first + PAGE])
+                found.update({run_id: Outlook.read(one) for run_id, one in stored.items()})
         return found
 
     def backlogs(self, run_ids: Collection[int]) -> dict[int, Backlog]:

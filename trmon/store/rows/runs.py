@@ -1,9 +1,9 @@
-"""Runs, and their attempts, policies and summaries, as rows."""
+"""Runs, and their attempts and policies, as rows."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any, get_type_hints
+from typing import Any
 
 import msgspec
 from sqlalchemy import ColumnElement, Connection, Select, case, delete, func, insert, select, true
@@ -11,7 +11,6 @@ from sqlalchemy import ColumnElement, Connection, Select, case, delete, func, in
 from trmon.domain.access import EVERYTHING, Access
 from trmon.domain.adaptation.proposal import AdaptationMode, AdaptationSetting
 from trmon.domain.errors import NotFound
-from trmon.domain.health.run_summary import RunSummary, SummaryBasis
 from trmon.domain.identity import RunKey
 from trmon.domain.policies import PolicyVersion
 from trmon.domain.runs.run import Attempt, Run, RunEnding, RunWarning
@@ -31,7 +30,6 @@ _RUN = RowMapping(
     },
 )
 ATTEMPT_MAPPING = RowMapping(Attempt)
-SUMMARY_BASIS = RowMapping(SummaryBasis)
 POLICY_MAPPING = RowMapping(
     PolicyVersion,
     codecs={
@@ -109,40 +107,3 @@ def write_tags(connection: Connection, run_id: int, *, tags: Collection[str] | N
 def setting_from_document(document: Mapping[str, Any]) -> AdaptationSetting:
     """Return a stored setting of an adaptation. Errors: TypeError, ValueError."""
     return AdaptationSetting(**{**document, "mode": AdaptationMode(document["mode"])})
-
-
-SUMMARY_VERSION = 5
-"""To be raised when a document has other fields: rows of any other version are ignored and made again."""
-
-
-_ELSEWHERE = ("run_id", "basis", "made_at")
-_OF_SUMMARY = {name: hint for name, hint in get_type_hints(RunSummary).items() if name not in _ELSEWHERE}
-_SummaryDocument = msgspec.defstruct("_SummaryDocument", [*_OF_SUMMARY.items()], kw_only=True)
-"""A summary without its basis."""
-_DOCUMENT = msgspec.msgpack.Decoder(_SummaryDocument)
-
-
-def summary_to_row(summary: RunSummary) -> dict[str, Any]:
-    """Return the row of a summary."""
-    fields = {name: getattr(summary, name) for name in _OF_SUMMARY}
-    return {
-        "run_id": summary.run_id,
-        **SUMMARY_BASIS.to_row(summary.basis),
-        "version": SUMMARY_VERSION,
-        "made_at": summary.made_at,
-        "document": msgspec.msgpack.encode(_SummaryDocument(**fields)),
-    }
-
-
-def summary_from_row(row: Any) -> RunSummary | None:
-    """Return the summary of a row of this version; None if its document is damaged."""
-    try:
-        document = _DOCUMENT.decode(row.document)
-    except msgspec.MsgspecError:
-        return None
-    return RunSummary(
-        run_id=row.run_id,
-        basis=SUMMARY_BASIS.from_row(row),
-        made_at=row.made_at,
-        **{name: getattr(document, name) for name in _OF_SUMMARY},
-    )

@@ -262,6 +262,7 @@ run_state = _table(
     Column("outlook", JsonColumn),
 )
 
+# No longer written: 0.2.0 did, and a later migration drops it.
 run_summary = _table(
     "run_summary",
     Column("run_id", ForeignKey("run.id", ondelete="CASCADE"), primary_key=True),
