@@ -101,8 +101,6 @@ def test_a_frozen_worker_is_seen_everywhere_while_reports_are_acknowledged_and_i
         eventually(lambda: client.get(newest).json()["items"])
         os.kill(EmbeddedWorker(process).pid, signal.SIGSTOP)
         eventually(lambda: client.get("/readyz").status_code, (503).__eq__)
-        doctor = run_here("doctor", "--data-dir", process.data_dir)
-        assert (doctor.exit_code, "fail  judging: no worker beats for 3" in doctor.output) == (1, True), doctor.output
         eventually(lambda: client.get("/readyz").status_code, (200).__eq__)
         assert 'trmon_worker_restarts_total{reason="hung"} 1.0' in client.get("/metrics").text
         n = len(sending.acknowledged)

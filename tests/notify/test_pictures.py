@@ -46,7 +46,7 @@ def told(store: Store, run: str) -> tuple[int, Notification]:
     """Return a run and the notification that its incident fires, with the cause that the judge names."""
     project, _, name = run.partition("/")
     [found] = [one for one in store.runs.list(access=EVERYTHING).items if str(one.key) == f"{project}/{name}"]
-    judgement = store.run_snapshots.judgements([found.id])[found.id]
+    judgement = store.run_snapshots.outlooks([found.id])[found.id].judgement
     lead = judgement.lead
     rule = "none" if lead is None else lead.finding
     cause = structs.replace(ended_ill().cause, rule=rule, title=rule.replace("_", " "))
@@ -158,7 +158,7 @@ def test_any_history_can_be_drawn(values: list[float]) -> None:
 
 def test_a_story_has_the_steps_in_which_the_illness_began_and_limits_on_the_scale_of_a_signal(stored: Store) -> None:
     run_id, _ = told(stored, str(ILL.key))
-    judgement = stored.run_snapshots.judgements([run_id])[run_id]
+    judgement = stored.run_snapshots.outlooks([run_id])[run_id].judgement
     signals = stored.signals.names(run_id, access=EVERYTHING)
     story = story_of(judgement, run_id=run_id, title="x", signals=signals)
     assert story is not None

@@ -31,9 +31,9 @@ def migrated_database(request: pytest.FixtureRequest, folder: Path) -> Iterator[
         yield url
     else:
         server: Postgres = request.getfixturevalue("postgres_server")
-        url = server.database(template=request.getfixturevalue("postgres_template"))
+        url = server.borrow(request.getfixturevalue("postgres_template"))
         yield url
-        server.drop(url)
+        server.give_back(url)
 
 
 @pytest.fixture(params=BACKENDS)

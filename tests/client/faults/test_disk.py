@@ -46,6 +46,12 @@ STEP_SECONDS = 0.02  # a trainer of no step time outruns the client's thread, an
 def mount(options):
     assert os.system(f"mount -o {options} {SPOOL}") == 0
 
+def size(path):
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:  # the client's thread removes a segment that the disk took in part
+        return 0
+
 def train_until_the_service_returns(fault=id):
     def before_step(step):
         time.sleep(STEP_SECONDS)
@@ -56,7 +62,7 @@ def train_until_the_service_returns(fault=id):
     tell(untouched=train(steps=STEPS))
     monitor = trmon.init()
     tell(digest=train(monitor, steps=STEPS, before_step=before_step))
-    tell(spooled=sum(path.stat().st_size for path in SPOOL.rglob("*.seg")))
+    tell(spooled=sum(map(size, SPOOL.rglob("*.seg"))))
     with Peer(port=PORT) as peer:
         monitor.close(timeout=None)
     start, *own, finish = peer.messages

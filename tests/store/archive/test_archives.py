@@ -224,7 +224,7 @@ def test_the_judgement_of_a_run_goes_with_it(store: Store, other: Store, tmp_pat
     copied = other.runs.get(RunKey("math", "grpo"), access=EVERYTHING)
     ids = dict(zip((attempt, again), (one.id for one in other.runs.attempts(copied.id)), strict=True))
     assert ids[attempt] != attempt
-    read = other.run_snapshots.judgements([copied.id])[copied.id]
+    read = other.run_snapshots.outlooks([copied.id])[copied.id].judgement
     assert read == with_attempts(judgement, ids)
     assert (read.place.attempt, read.last_good) == (ids[again], Place(ids[attempt], 21))
     assert (read.findings[0].beyond, read.over[0].ended) == (Place(ids[again], 25), Place(ids[attempt], 15))
