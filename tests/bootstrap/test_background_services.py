@@ -13,7 +13,6 @@ from deltalake import DeltaTable
 from msgspec import structs
 
 from benchmarks.load.deployments import EmbeddedWorker
-from tests.fixtures.command import run_here
 from tests.fixtures.ports import free_port
 from tests.fixtures.running_service import Serve
 from tests.fixtures.sending import Sending
