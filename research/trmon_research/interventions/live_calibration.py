@@ -7,24 +7,13 @@ from dataclasses import dataclass, field
 
 from trmon.domain.batches.batch import BatchRow
 from trmon.domain.identity import BatchKey
-from trmon.domain.messages import AnyReport
+from trmon.domain.messages import StoredReport
 from trmon.domain.pipeline.state import PassContext, PipelineState
 from trmon.domain.policies import PolicyVersion
 from trmon.worker.calibrator import Calibrator
 from trmon_client.core import wire
 from trmon_client.core.policies.policy import Policy
 from trmon_research.sweep.service_pipeline import in_memory_report
-
-
-@dataclass(slots=True)
-class _ReportMemory:
-    """The reports of one run by batch."""
-
-    by_key: dict[BatchKey, wire.Report] = field(default_factory=dict)
-
-    def of_batch(self, key: BatchKey) -> Sequence[AnyReport]:
-        """Return the reports of a batch."""
-        return (in_memory_report(self.by_key[key], key, id_=0),)
 
 
 @dataclass(slots=True)
@@ -42,13 +31,17 @@ class _VersionMemory:
 class _RunMemory:
     """What calibration reads of a run."""
 
-    reports: _ReportMemory = field(default_factory=_ReportMemory)
+    reports: dict[BatchKey, wire.Report] = field(default_factory=dict)
     policies: _VersionMemory = field(default_factory=_VersionMemory)
     rows: list[BatchRow] = field(default_factory=list)
 
     def batches_after(self, run_id: int, ordinal: int, *, limit: int) -> list[BatchRow]:
         """Return the rows with a larger ordinal."""
         return self.rows[ordinal : ordinal + limit]
+
+    def reports_of(self, key: BatchKey) -> list[StoredReport]:
+        """Return the report of one batch."""
+        return [in_memory_report(self.reports[key], key, id_=0)]
 
 
 class LiveCalibration:
@@ -69,7 +62,7 @@ class LiveCalibration:
     def add_step(self, rows: Sequence[BatchRow], reports: Sequence[wire.Report], *, state: PipelineState) -> None:
         """Add the rows of a step and the reports that they are of; calibrate if it is due."""
         self._memory.rows += rows
-        self._memory.reports.by_key |= {row.key: report for row, report in zip(rows, reports, strict=True)}
+        self._memory.reports |= {row.key: report for row, report in zip(rows, reports, strict=True)}
         self._calibrator.add_rows(rows)
         version = self._calibrator.next_version(state=state, now=self._context.now)
         if version is not None:
