@@ -40,7 +40,7 @@ def config(
     seed: Annotated[int, typer.Option(help="Seed of the drawn configurations.")] = 0,
     updates: Annotated[int, typer.Option(min=1, help="Updates to train.")] = 800,
 ) -> None:
-    """Print one configuration of a sweep, which `trmon lab --config FILE` trains."""
+    """Print one configuration of a sweep, which the command `train` trains."""
     with plain_errors():
         from trmon_research.sweep.sweep_plan import MECHANISMS, configurations_of
 
@@ -48,6 +48,23 @@ def config(
             raise InvalidInput("MECHANISM", f"{mechanism!r} must be one of {', '.join(MECHANISMS)}")
         chosen = configurations_of(mechanism, seed=seed, n_updates=updates, n=draw + 1)[draw]
         typer.echo(msgspec.json.encode(chosen).decode())
+
+
+@app.command()
+def train(
+    file: Annotated[Path, typer.Argument(help="A configuration as JSON.", exists=True, dir_okay=False)],
+    project: Annotated[str, typer.Option(help="Project of the run.")] = "lab",
+    run: Annotated[str | None, typer.Option(help="Name of the run; default: made of its configuration.")] = None,
+    url: Annotated[str | None, typer.Option(help="URL of the service; default: write a spool directory.")] = None,
+) -> None:
+    """Train one configuration, which reports to a running service."""
+    with plain_errors():
+        from trmon.lab.grpo.grpo_trainer import train_experiment_watched
+        from trmon_research.testbed import read_config, train_experiment
+
+        chosen = read_config(file)
+        for outcome in train_experiment_watched(chosen, url=url, project=project, name=run, train=train_experiment):
+            typer.echo(f"step {outcome.update} reward {outcome.reward:.3f} exact {outcome.exact:.3f}")
 
 
 @app.command()

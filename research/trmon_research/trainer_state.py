@@ -10,8 +10,9 @@ from typing import Any
 from torch import Tensor
 
 from trmon.lab.grpo.experiment_config import ExperimentConfig
-from trmon.lab.grpo.grpo_trainer import ENGINE_STREAM, LEARNER_STREAM, GrpoTrainer, UpdateOutcome, random_stream
+from trmon.lab.grpo.grpo_trainer import ENGINE_STREAM, LEARNER_STREAM, UpdateOutcome, random_stream
 from trmon.lab.grpo.supervised_start import NOT_EVALUATED, EvaluatedPolicy
+from trmon_research.testbed import StudyTrainer
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -54,7 +55,7 @@ class TrainerState:
         )
 
 
-class ResumableTrainer(GrpoTrainer):
+class ResumableTrainer(StudyTrainer):
     """A trainer whose state can be captured, and which continues from one."""
 
     def capture(self, next_update: int) -> TrainerState:

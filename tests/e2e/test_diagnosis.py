@@ -14,8 +14,8 @@ import pytest
 from tests.fixtures.command import run_here
 from tests.fixtures.waiting import eventually
 from trmon.lab.grpo.experiment_config import ExperimentConfig
+from trmon.lab.grpo.grpo_trainer import train_experiment_watched
 from trmon.lab.grpo.injections import Injection, Onset, injected
-from trmon.lab.grpo.watched_experiment import train_experiment_watched
 
 CAUSES = {
     Injection.QUANTISE: "engine_mismatch",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -35,27 +34,20 @@ def demo_command(
 
 
 def lab_command(
-    config: Annotated[Path | None, typer.Option(help="A configuration as JSON, in place of the usual one.")] = None,
     inject: Annotated[str | None, typer.Option(help=f"{INJECTIONS} Default: nothing.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the run.")] = 0,
     steps: Annotated[int, typer.Option(min=1, help="Steps to train.")] = 240,
     project: Annotated[str, typer.Option(help="Project of the run.")] = "lab",
     run: Annotated[str | None, typer.Option(help="Name of the run; default: made of its configuration.")] = None,
     url: Annotated[str | None, typer.Option(help="URL of the service; default: write a spool directory.")] = None,
-    device: Annotated[str, typer.Option(help="What torch computes on, such as cuda.")] = "cpu",
 ) -> None:
     """Train a small policy by reinforcement learning, which reports to a running service."""
     with plain_errors():
         with needs_package("lab", what="the lab"):
+            from trmon.lab.grpo.grpo_trainer import train_experiment_watched
             from trmon.lab.grpo.injections import injected
-            from trmon.lab.grpo.watched_experiment import read_config, train_experiment_watched
-        if config is None:
-            chosen = injected(None if inject is None else _injection(inject), seed=seed, n_steps=steps)
-        elif inject is None:
-            chosen = read_config(config)
-        else:
-            raise InvalidInput("--inject", "and --config were both given; a configuration has its own faults")
-        for outcome in train_experiment_watched(chosen, url=url, project=project, name=run, device=device):
+        config = injected(None if inject is None else _injection(inject), seed=seed, n_steps=steps)
+        for outcome in train_experiment_watched(config, url=url, project=project, name=run):
             typer.echo(f"step {outcome.update} reward {outcome.reward:.3f} exact {outcome.exact:.3f}")
 
 

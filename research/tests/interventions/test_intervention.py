@@ -12,7 +12,6 @@ from trmon.domain.findings.catalogue import builtin_catalogue
 from trmon.domain.findings.remedies import remedy
 from trmon.domain.severity import Severity
 from trmon.lab.grpo.experiment_config import EngineMismatch, PpoReference, Ramp, WeightFormat, constant
-from trmon.lab.grpo.token_policy import Architecture
 from trmon_research.interventions.arms import CURES, SMALL_STEPS, cure_of
 from trmon_research.interventions.intervention import Action, intervention
 
@@ -52,7 +51,7 @@ def test_a_ramp_of_the_rate_goes_on_scaled() -> None:
 
 
 def test_only_a_policy_with_a_router_replays_its_routing() -> None:
-    changed = intervention(Action.REPLAY_ROUTING, reason="a test").changed(small(architecture=Architecture.GRU))
+    changed = intervention(Action.REPLAY_ROUTING, reason="a test").changed(small(architecture="gru"))
     assert not changed.router_replay
 
 

@@ -9,7 +9,7 @@ from tests.lab.grpo.experiments import small
 from tests.lab.recording import RecordingMonitor
 from trmon.lab.grpo.experiment_config import EngineMismatch, ExperimentConfig, constant
 from trmon.lab.grpo.grpo_trainer import UpdateOutcome, train_experiment
-from trmon.lab.grpo.token_policy import Architecture
+from trmon_research.testbed import StudyTrainer
 from trmon_research.trainer_state import ResumableTrainer, TrainerState, continue_experiment
 
 STALE = EngineMismatch(lag=constant(2.0), router_noise=constant(1.0))
@@ -25,8 +25,8 @@ def _run(config: ExperimentConfig, *, capture_at: int) -> tuple[list[UpdateOutco
     return outcomes, state
 
 
-@pytest.mark.parametrize("architecture", Architecture)
-def test_a_run_goes_on_from_its_state_bit_for_bit(architecture: Architecture) -> None:
+@pytest.mark.parametrize("architecture", StudyTrainer.architectures)
+def test_a_run_goes_on_from_its_state_bit_for_bit(architecture: str) -> None:
     config = small(n_updates=7, architecture=architecture, engine=STALE, learning_rate=constant(5e-3))
     outcomes, state = _run(config, capture_at=4)
     for _ in range(2):

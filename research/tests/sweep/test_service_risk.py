@@ -19,7 +19,7 @@ from trmon.domain.collapse_risk.risk_inputs import BASELINE_STEPS, INPUT_NAMES
 from trmon.domain.collapse_risk.risk_model import CollapseRisk, shipped_model
 from trmon.domain.collapse_risk.risk_reading import DRIVER_PREFIX, FIRST_ROWS, RISK
 from trmon.lab.grpo.experiment_config import EngineMismatch, constant
-from trmon.lab.grpo.watched_experiment import train_experiment_watched
+from trmon.lab.grpo.grpo_trainer import train_experiment_watched
 from trmon_research.collapse.stored_runs import StoredRun
 from trmon_research.sweep.run_file import read_columns, read_record
 from trmon_research.sweep.swept_run import sweep_run

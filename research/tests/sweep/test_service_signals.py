@@ -12,7 +12,7 @@ from tests.fixtures.service import ThreadedService
 from tests.fixtures.waiting import eventually
 from tests.lab.grpo.experiments import small
 from trmon.lab.grpo.experiment_config import EngineMismatch, constant
-from trmon.lab.grpo.watched_experiment import train_experiment_watched
+from trmon.lab.grpo.grpo_trainer import train_experiment_watched
 from trmon_research.sweep.run_file import SIGNAL_COLUMNS, read_columns, rounded_column
 from trmon_research.sweep.swept_run import sweep_run
 

@@ -9,8 +9,6 @@ import pytest
 
 from tests.lab.grpo.experiments import small
 from trmon.lab.grpo.experiment_config import EngineMismatch, ExperimentConfig, Ramp, constant
-from trmon.lab.grpo.tasks import TASK_FAMILIES
-from trmon.lab.grpo.token_policy import Architecture
 from trmon_research.sweep.sweep_plan import (
     FIRST_ROUNDS,
     LATER_SHARES,
@@ -21,6 +19,7 @@ from trmon_research.sweep.sweep_plan import (
     first_change,
     plan_sweep,
 )
+from trmon_research.testbed import StudyTrainer
 
 
 def test_a_longer_plan_begins_with_the_shorter_one() -> None:
@@ -35,8 +34,8 @@ def test_a_round_has_every_mechanism_and_a_plan_every_task_and_architecture() ->
     later = plan_sweep(n_first + n_later, seed=0, n_updates=800)[n_first:]
     assert Counter(config.mechanism for config in later) == LATER_SHARES
     assert {*SHARES, *LATER_SHARES} == set(MECHANISMS)
-    assert {config.task for config in plan} == set(TASK_FAMILIES)
-    assert {config.architecture for config in plan} == set(Architecture)
+    assert {config.task for config in plan} == set(StudyTrainer.tasks)
+    assert {config.architecture for config in plan} == set(StudyTrainer.architectures)
     assert len({config.run_name for config in plan}) == 140
 
 

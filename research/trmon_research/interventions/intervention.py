@@ -9,7 +9,6 @@ from enum import Enum
 from msgspec import structs
 
 from trmon.lab.grpo.experiment_config import ExperimentConfig, PpoReference, Ramp, WeightFormat, constant
-from trmon.lab.grpo.token_policy import Architecture
 
 
 class Action(Enum):
@@ -65,7 +64,7 @@ def _resynchronised(config: ExperimentConfig) -> ExperimentConfig:
 
 
 def _replaying(config: ExperimentConfig) -> ExperimentConfig:
-    return structs.replace(config, router_replay=config.architecture is Architecture.MOE)
+    return structs.replace(config, router_replay=config.architecture == "moe")
 
 
 def _sampling_as_scored(config: ExperimentConfig) -> ExperimentConfig:

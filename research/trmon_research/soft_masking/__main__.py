@@ -9,7 +9,6 @@ import msgspec
 from msgspec import structs
 
 from trmon.lab.grpo.experiment_config import ExperimentConfig
-from trmon.lab.grpo.token_policy import Architecture
 from trmon_research.soft_masking.differences import table
 from trmon_research.soft_masking.pair_arms import ARM_UPDATES, PREFIX_UPDATES, PairOutcome, run_pair
 from trmon_research.sweep.sweep_plan import configurations_of
@@ -46,7 +45,7 @@ def _configurations(n_pairs: int) -> list[ExperimentConfig]:
     n_each = -(-n_pairs // len(MECHANISMS))
     drawn = [configurations_of(name, seed=SEED, n_updates=n_updates, n=n_each) for name in MECHANISMS]
     in_turn = (config for turn in zip(*drawn, strict=True) for config in turn)
-    return [structs.replace(config, task="add", architecture=Architecture.MOE) for config in in_turn][:n_pairs]
+    return [structs.replace(config, task="add", architecture="moe") for config in in_turn][:n_pairs]
 
 
 if __name__ == "__main__":

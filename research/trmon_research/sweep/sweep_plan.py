@@ -17,8 +17,7 @@ from trmon.lab.grpo.experiment_config import (
     WeightFormat,
     constant,
 )
-from trmon.lab.grpo.tasks import TASK_FAMILIES
-from trmon.lab.grpo.token_policy import Architecture
+from trmon_research.testbed import StudyTrainer
 
 WARM_STARTS = 3
 """Policies that runs of one task and architecture start from."""
@@ -63,11 +62,11 @@ def _shares_of_round(turn: int) -> Mapping[str, int]:
 
 def _common(rng: np.random.Generator, mechanism: str) -> dict[str, Any]:
     """Return what is drawn for every run: task, policy, minibatches and the reference of PPO's ratio."""
-    architecture = Architecture.MOE if mechanism in NEED_A_ROUTER else _choice(rng, list(Architecture))
+    architecture = "moe" if mechanism in NEED_A_ROUTER else _choice(rng, list(StudyTrainer.architectures))
     return {
-        "task": _choice(rng, list(TASK_FAMILIES)),
+        "task": _choice(rng, list(StudyTrainer.tasks)),
         "architecture": architecture,
-        "experts_per_token": _choice(rng, [1, 2]) if architecture is Architecture.MOE else 1,
+        "experts_per_token": _choice(rng, [1, 2]) if architecture == "moe" else 1,
         "warm_start_seed": int(rng.integers(WARM_STARTS)),
         "n_minibatches": _choice(rng, [2, 2, 4]),
         "ppo_reference": _choice(rng, [PpoReference.OLD, PpoReference.OLD, PpoReference.ROLLOUT]),

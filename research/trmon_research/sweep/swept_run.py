@@ -9,12 +9,13 @@ from pathlib import Path
 import msgspec
 
 from trmon.lab.grpo.experiment_config import ExperimentConfig
-from trmon.lab.grpo.grpo_trainer import UpdateOutcome, train_experiment
+from trmon.lab.grpo.grpo_trainer import UpdateOutcome
 from trmon_client.config.settings import resolve_settings
 from trmon_client.monitor import Monitor
 from trmon_research.sweep.labelled_updates import label_updates
 from trmon_research.sweep.run_file import EVALUATION_COLUMNS, FORMAT, SIGNAL_COLUMNS, RunOutcome, RunRecord, encode_run
 from trmon_research.sweep.spooled_signals import StepRows, spooled_steps
+from trmon_research.testbed import train_experiment
 
 PROJECT = "sweep"
 

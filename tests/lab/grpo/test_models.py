@@ -5,30 +5,19 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tests.lab.grpo.experiments import policy, prompts
-from trmon.lab.grpo.token_policy import N_EXPERTS, Architecture, ExpertLayer, load_imbalance, seeded_policy
+from tests.lab.grpo.experiments import MOE, check_reads_alike, policy
+from trmon.lab.grpo.token_policy import N_EXPERTS, ExpertLayer, load_imbalance, seeded_policy
 
 
-@pytest.mark.parametrize("architecture", Architecture)
-def test_reading_one_by_one_gives_the_features_of_reading_at_once(architecture: Architecture) -> None:
-    trunk, asked = policy(architecture).trunk, prompts(3).tokens
-    said = torch.randint(1, 10, (6, 5), generator=torch.Generator().manual_seed(0))
-    with torch.no_grad():
-        features, cache = trunk.read_prompt(asked, copies=2)
-        one_by_one = [features]
-        for column in said.T:
-            features, cache = trunk.read_next(column, cache)
-            one_by_one.append(features)
-        at_once = trunk.read_all(torch.cat([asked.repeat_interleave(2, dim=0), said], dim=1))
-    torch.testing.assert_close(torch.stack(one_by_one, dim=1), at_once[:, asked.shape[1] - 1 :], atol=1e-5, rtol=1e-4)
+def test_reading_one_by_one_gives_the_features_of_reading_at_once() -> None:
+    check_reads_alike(policy().trunk)
 
 
-@pytest.mark.parametrize("architecture", Architecture)
-def test_a_policy_comes_from_its_seed_and_leaves_the_global_generator_alone(architecture: Architecture) -> None:
+def test_a_policy_comes_from_its_seed_and_leaves_the_global_generator_alone() -> None:
     torch.manual_seed(0)
     expected = torch.rand(1)
     torch.manual_seed(0)
-    first, second, other = (seeded_policy(architecture, n_symbols=10, seed=seed).head.weight for seed in (1, 1, 2))
+    first, second, other = (seeded_policy(MOE, n_symbols=10, seed=seed).head.weight for seed in (1, 1, 2))
     assert torch.rand(1) == expected
     assert first.equal(second)
     assert not first.equal(other)

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
+import msgspec
 import torch
 from torch import Tensor
 
+import trmon_client as trmon
+from trmon.domain.errors import InvalidInput
 from trmon.lab.grpo.experiment_config import ExperimentConfig, PpoReference
 from trmon.lab.grpo.mismatched_engine import MismatchedEngine
 from trmon.lab.grpo.rollout_batch import RolloutBatch, build_batch, ppo_clip_loss
 from trmon.lab.grpo.supervised_start import NOT_EVALUATED, CleanEvaluation, EvaluatedPolicy, supervised_start
-from trmon.lab.grpo.tasks import TASK_FAMILIES
-from trmon.lab.grpo.token_policy import ResponseScores, TokenPolicy, seeded_policy
+from trmon.lab.grpo.tasks import TASK_FAMILIES, TokenTask
+from trmon.lab.grpo.token_policy import ARCHITECTURES, Architecture, ResponseScores, TokenPolicy, seeded_policy
 from trmon_client import Monitor
 from trmon_client.batch_decision import BatchDecision
 
@@ -23,13 +27,12 @@ ENGINE_STREAM, LEARNER_STREAM = 1, 2
 """The streams of a run's randomness: sampling in the rollout engine; prompts and minibatches."""
 
 
-def random_stream(seed: int, stream: int, *, device: torch.device | None = None) -> torch.Generator:
-    """Return the generator of one stream of a run's randomness, on a device; default: the CPU."""
-    return torch.Generator(device or "cpu").manual_seed(seed * 1000 + stream)
+def random_stream(seed: int, stream: int) -> torch.Generator:
+    """Return the generator of one stream of a run's randomness."""
+    return torch.Generator().manual_seed(seed * 1000 + stream)
 
 
 EVALUATE_EVERY = 10
-CPU = torch.device("cpu")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +46,6 @@ class UpdateOutcome:
     evaluated: EvaluatedPolicy
 
 
-def train_experiment(
-    config: ExperimentConfig, monitor: Monitor, *, device: torch.device = CPU
-) -> Iterator[UpdateOutcome]:
-    """Train as configured, report to the monitor, and yield each update; alike on devices of the same kind."""
-    trainer = GrpoTrainer(config, monitor, device=device)
-    yield from map(trainer.run_update, range(config.n_updates))
-
-
 class GrpoTrainer:
     """The learner and its rollout engine, on one thread. Every update makes one version of the weights.
 
@@ -58,16 +53,18 @@ class GrpoTrainer:
     moved policy, and the step's scalars. Sequences count in the loss with the smaller weight of both reports.
     """
 
-    def __init__(self, config: ExperimentConfig, monitor: Monitor, *, device: torch.device = CPU) -> None:
+    tasks: ClassVar[Mapping[str, TokenTask]] = TASK_FAMILIES
+    architectures: ClassVar[Mapping[str, Architecture]] = ARCHITECTURES
+
+    def __init__(self, config: ExperimentConfig, monitor: Monitor) -> None:
         torch.set_num_threads(1)  # sums of several threads are not the same again
         self._config = config
         self._monitor = monitor
-        self._device = device
-        self._task = TASK_FAMILIES[config.task]
+        self._task = self.tasks[config.task]
         self._policy = self._new_policy()
         start = supervised_start(
-            config.task,
-            config.architecture,
+            self._task,
+            self.architectures[config.architecture],
             experts_per_token=config.experts_per_token,
             seed=config.warm_start_seed,
             exact=config.warm_start_exact,
@@ -76,7 +73,7 @@ class GrpoTrainer:
         self._optimizer = torch.optim.Adam(self._policy.parameters(), lr=config.learning_rate.at(0), foreach=True)
         lag = config.engine.lag
         self._published: deque[tuple[int, dict[str, Tensor]]] = deque(maxlen=round(max(lag.start, lag.end)) + 1)
-        self._engine_generator = random_stream(config.seed, ENGINE_STREAM, device=device)
+        self._engine_generator = random_stream(config.seed, ENGINE_STREAM)
         self._engine = MismatchedEngine(
             self._new_policy(), limit=self._task.response_limit, generator=self._engine_generator
         )
@@ -93,7 +90,7 @@ class GrpoTrainer:
         lag = max(0, round(mismatch.lag.at(update)))
         version, weights = self._published[max(0, len(self._published) - 1 - lag)]
         self._engine.load(weights, version=version, weight_format=mismatch.format_at(update))
-        prompts = self._task.draw(config.n_prompts, generator=self._generator).to(self._device)
+        prompts = self._task.draw(config.n_prompts, generator=self._generator)
         limit = config.faults.token_limit if config.faults else None
         sampled = self._engine.sample(
             prompts,
@@ -107,7 +104,7 @@ class GrpoTrainer:
             old = self._policy.score(sampled.prompts.tokens, sampled.tokens, replayed=replayed)
         batch = build_batch(sampled, old, config=config, update=update, generator=self._generator)
         scalars = {"lr": self._config.learning_rate.at(update), "exact": batch.exact, **batch.routing}
-        rows = torch.arange(len(batch), device=self._device)
+        rows = torch.arange(len(batch))
         decision = self._report(batch, rows, update=update, logprobs=batch.old_logprobs, scalars=scalars)
         losses, norms = self._train(batch, update, weights=decision.sequence_weights)
         grad_norm = max(norms, key=lambda norm: math.inf if math.isnan(norm) else norm)
@@ -116,11 +113,11 @@ class GrpoTrainer:
 
     def _new_policy(self) -> TokenPolicy:
         return seeded_policy(
-            self._config.architecture,
+            self.architectures[self._config.architecture],
             n_symbols=self._task.n_symbols,
             experts_per_token=self._config.experts_per_token,
             seed=0,
-        ).to(self._device)
+        )
 
     def _train(self, batch: RolloutBatch, update: int, *, weights: Tensor) -> tuple[list[float], list[float]]:
         """Return the loss and the gradient norm of each optimizer step; one without a finite gradient is left out.
@@ -132,7 +129,7 @@ class GrpoTrainer:
             group["lr"] = config.learning_rate.at(update)
         n_steps = config.n_epochs * config.n_minibatches
         for _ in range(config.n_epochs):
-            order = torch.randperm(len(batch), generator=self._generator).to(self._device)
+            order = torch.randperm(len(batch), generator=self._generator)
             for rows in order.chunk(config.n_minibatches):
                 sampled = batch.sampled
                 replayed = sampled.experts[rows] if self._config.router_replay and sampled.experts is not None else None
@@ -195,3 +192,39 @@ class GrpoTrainer:
             old_version=update,
             scalars=scalars,
         )
+
+
+def train_experiment(config: ExperimentConfig, monitor: Monitor) -> Iterator[UpdateOutcome]:
+    """Train as configured, report to the monitor, and yield each update."""
+    yield from map(GrpoTrainer(config, monitor).run_update, range(config.n_updates))
+
+
+def train_experiment_watched(
+    config: ExperimentConfig,
+    *,
+    url: str | None,
+    project: str,
+    name: str | None,
+    train: Callable[[ExperimentConfig, Monitor], Iterator[UpdateOutcome]] = train_experiment,
+) -> Generator[UpdateOutcome, None, None]:
+    """Train as configured, reporting to the service at `url`, or to a spool, and yield every update.
+
+    Args: name: default the config's. Closing the iterator ends the run early.
+    Errors: InvalidInput if the client rejects the name, the address or a variable.
+    """
+    declared = msgspec.to_builtins(config)
+    try:
+        monitor = trmon.init(
+            project=project,
+            run=name or config.run_name,
+            url=url,
+            config=declared,
+            owner="demo",
+            tags=["lab", config.mechanism],
+        )
+    except ValueError as error:
+        raise InvalidInput("lab", str(error)) from error
+    with monitor:
+        yield from train(config, monitor)
+        # At its normal end nothing may be left in the spool, however slow the machine is.
+        monitor.close(timeout=None)

@@ -16,7 +16,6 @@ from trmon.lab.grpo.experiment_config import (
     WeightFormat,
     constant,
 )
-from trmon.lab.grpo.token_policy import Architecture
 
 LEARNING_RATE = 5e-4
 TASK_LIMIT, SHORTEST_LIMIT = 13, 4
@@ -89,7 +88,7 @@ def injected(injection: Injection | None, *, seed: int, n_steps: int, onset: Ons
     """Return the configuration of a run with an injection, or of a healthy one; the runs of a seed start alike."""
     usual: dict[str, Any] = {
         "task": "sort",
-        "architecture": Architecture.MOE,
+        "architecture": "moe",
         "mechanism": "healthy" if injection is None else injection.value,
         "seed": seed,
         "warm_start_seed": seed,

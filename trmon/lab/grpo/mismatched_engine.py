@@ -82,7 +82,7 @@ class _SampledToken:
 
 
 class MismatchedEngine:
-    """Samples responses token by token with the weights that were loaded last, all on the policy's device."""
+    """Samples responses token by token with the weights that were loaded last."""
 
     def __init__(self, policy: TokenPolicy, *, limit: int, generator: torch.Generator) -> None:
         self._policy = policy
@@ -132,7 +132,7 @@ class MismatchedEngine:
         """Return the next token of each sequence; EOS where it has ended. Args: going [B]: where it has not."""
         scale, noise = mismatch.router_noise.at(update), None
         if scale and self._policy.experts is not None:
-            noise = scale * torch.randn((len(features), N_EXPERTS), generator=self._generator, device=features.device)
+            noise = scale * torch.randn((len(features), N_EXPERTS), generator=self._generator)
         heads = self._policy.heads(rounded_activations(features, self._format), noise=noise)
         logits = rounded_activations(heads.logits, self._format) / mismatch.temperature.at(update)
         logprobs = nucleus_logprobs(logits.log_softmax(dim=-1), top_p=mismatch.top_p.at(update))
@@ -148,10 +148,9 @@ class MismatchedEngine:
         """Return log-probs in which a share of the responses has 0.0 from a random position of theirs on."""
         if not share:
             return logprobs
-        n, device = len(logprobs), logprobs.device
-        loses = torch.rand(n, generator=self._generator, device=device) < share
-        first = (torch.rand(n, generator=self._generator, device=device) * lengths).long()
-        lost = torch.arange(logprobs.shape[1], device=device) >= first[:, None]
+        loses = torch.rand(len(logprobs), generator=self._generator) < share
+        first = (torch.rand(len(logprobs), generator=self._generator) * lengths).long()
+        lost = torch.arange(logprobs.shape[1]) >= first[:, None]
         return logprobs.masked_fill(loses[:, None] & lost, 0.0)
 
 

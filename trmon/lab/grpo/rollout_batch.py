@@ -82,7 +82,7 @@ def build_batch(
         old_logprobs=old.logprobs,
         rewards=rewards,
         advantages=advantages,
-        group_ids=torch.arange(len(rewards), device=rewards.device) // n_responses,
+        group_ids=torch.arange(len(rewards)) // n_responses,
         exact=scores.exact.float().mean().item(),
         routing=_routing_scalars(sampled, old),
     )
@@ -91,8 +91,8 @@ def build_batch(
 def _chosen(share: float, of: Tensor, generator: torch.Generator) -> Tensor:
     """Return which of n values a fault meets, [n]; nothing is drawn where it meets none."""
     if not share:
-        return torch.zeros(len(of), dtype=torch.bool, device=of.device)
-    return torch.rand(len(of), generator=generator).to(of.device) < share
+        return torch.zeros(len(of), dtype=torch.bool)
+    return torch.rand(len(of), generator=generator) < share
 
 
 def _routing_scalars(sampled: SampledResponses, old: ResponseScores) -> dict[str, float]:

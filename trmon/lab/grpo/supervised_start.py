@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from trmon.lab.grpo.mismatched_engine import CLEAN, MismatchedEngine
-from trmon.lab.grpo.tasks import TASK_FAMILIES, TaskPrompts, TokenTask, score_answers
+from trmon.lab.grpo.tasks import TaskPrompts, TokenTask, score_answers
 from trmon.lab.grpo.token_policy import Architecture, TokenPolicy, load_imbalance, seeded_policy
 
 N_EVALUATED = 256
@@ -38,14 +38,13 @@ class CleanEvaluation:
 
     def evaluate(self, policy: TokenPolicy) -> EvaluatedPolicy:
         """Return the evaluation of a policy, which it leaves as it is."""
-        generator = torch.Generator(policy.device).manual_seed(PROMPTS_SEED + 1)
+        generator = torch.Generator().manual_seed(PROMPTS_SEED + 1)
         engine = MismatchedEngine(policy, limit=self._task.response_limit, generator=generator)
-        sampled = engine.sample(self._prompts.to(policy.device), copies=1, mismatch=CLEAN, update=0)
+        sampled = engine.sample(self._prompts, copies=1, mismatch=CLEAN, update=0)
         scores = score_answers(sampled.tokens, sampled.mask, prompts=sampled.prompts)
         return EvaluatedPolicy(scores.reward.mean().item(), scores.exact.float().mean().item())
 
 
-LEARNING_RATES = {Architecture.GRU: 5e-3, Architecture.TRANSFORMER: 2e-3, Architecture.MOE: 5e-3}
 BATCH = 64
 BALANCE = 0.05
 EVALUATE_EVERY = 20
@@ -62,16 +61,15 @@ class SupervisedStart:
 
 @lru_cache(maxsize=64)
 def supervised_start(
-    task_name: str, architecture: Architecture, *, experts_per_token: int, seed: int, exact: float
+    task: TokenTask, architecture: Architecture, *, experts_per_token: int, seed: int, exact: float
 ) -> SupervisedStart:
     """Return a policy trained on right answers until a share `exact` of its sampled ones is right; 0: untrained.
 
     Cached in the process: runs that are compared start alike.
     """
-    task = TASK_FAMILIES[task_name]
     policy = seeded_policy(architecture, n_symbols=task.n_symbols, experts_per_token=experts_per_token, seed=seed)
     generator = torch.Generator().manual_seed(seed)
-    optimizer = torch.optim.Adam(policy.parameters(), lr=LEARNING_RATES[architecture], foreach=True)
+    optimizer = torch.optim.Adam(policy.parameters(), lr=architecture.start_learning_rate, foreach=True)
     evaluation, steps, reached = CleanEvaluation(task), 0, 0.0
     while reached < exact and steps < MAX_STEPS:
         for _ in range(EVALUATE_EVERY):

@@ -30,15 +30,10 @@ class TaskPrompts:
         parts = (self.tokens, self.answers, self.answer_lengths)
         return TaskPrompts(*(part.repeat_interleave(n, dim=0) for part in parts))
 
-    def to(self, device: torch.device) -> TaskPrompts:
-        """Return the prompts on a device."""
-        return TaskPrompts(self.tokens.to(device), self.answers.to(device), self.answer_lengths.to(device))
-
     @property
     def answer_mask(self) -> Tensor:
         """True for the tokens of the answers up to their EOS, [B, L]."""
-        places = torch.arange(self.answers.shape[1], device=self.answers.device)
-        return places < self.answer_lengths[:, None]
+        return torch.arange(self.answers.shape[1]) < self.answer_lengths[:, None]
 
 
 Pairs: TypeAlias = Sequence[tuple[Sequence[int], Sequence[int]]]
@@ -103,68 +98,6 @@ def _lists(n: int, generator: torch.Generator) -> Pairs:
     return [(row, sorted(row)) for row in shown]
 
 
-SHORTEST_NUMBER, LONGEST_NUMBER = 2, 3
-
-
-def _sums(n: int, generator: torch.Generator) -> Pairs:
-    """Return two numbers of uniform length and uniform digits, and their sum.
-
-    Digit d is symbol d + 1, least significant first; the digits of both numbers alternate.
-    """
-    digits = torch.randint(10, (n, 2, LONGEST_NUMBER), generator=generator).tolist()
-    lengths = torch.randint(SHORTEST_NUMBER, LONGEST_NUMBER + 1, (n,), generator=generator).tolist()
-    return [
-        (_alternating(first[:length], second[:length]), _digits_of_sum(first[:length], second[:length]))
-        for (first, second), length in zip(digits, lengths, strict=True)
-    ]
-
-
-def _alternating(first: list[int], second: list[int]) -> list[int]:
-    return [digit + 1 for pair in zip(first, second, strict=True) for digit in pair]
-
-
-def _digits_of_sum(first: list[int], second: list[int]) -> list[int]:
-    carry, symbols = 0, []
-    for one, other in zip(first, second, strict=True):
-        carry, digit = divmod(one + other + carry, 10)
-        symbols.append(digit + 1)
-    return symbols
-
-
-KINDS = 3
-SHORTEST_OPENING, LONGEST_OPENING = 4, 10
-DEEPEST = 6
-OPENS = 0.65
-"""The chance that a bracket opens where one could close."""
-
-
-def _openings(n: int, generator: torch.Generator) -> Pairs:
-    """Return beginnings of uniform length, with at most DEEPEST brackets open at once, and what closes them."""
-    lengths = torch.randint(SHORTEST_OPENING, LONGEST_OPENING + 1, (n,), generator=generator).tolist()
-    kinds = torch.randint(KINDS, (n, LONGEST_OPENING), generator=generator).tolist()
-    opens = (torch.rand((n, LONGEST_OPENING), generator=generator) < OPENS).tolist()
-    return [_brackets(kind[:length], open_) for kind, open_, length in zip(kinds, opens, lengths, strict=True)]
-
-
-def _brackets(kinds: list[int], opens: list[bool]) -> tuple[list[int], list[int]]:
-    """Return a beginning, and the closing brackets of those that it leaves open, innermost first.
-
-    Kind k opens with symbol k + 1 and closes with symbol k + 1 + KINDS.
-    """
-    prompt, stack = [], list[int]()
-    for kind, does_open in zip(kinds, opens, strict=False):
-        if not stack or (does_open and len(stack) < DEEPEST):
-            stack.append(kind)
-            prompt.append(kind + 1)
-        else:
-            prompt.append(stack.pop() + 1 + KINDS)
-    return prompt, [kind + 1 + KINDS for kind in reversed(stack)]
-
-
 TASK_FAMILIES: Mapping[str, TokenTask] = {
-    "sort": TokenTask(_lists, n_symbols=N_SORTED, prompt_length=LONGEST_LIST + 1, response_limit=LONGEST_LIST + 4),
-    "add": TokenTask(_sums, n_symbols=10, prompt_length=2 * LONGEST_NUMBER + 1, response_limit=LONGEST_NUMBER + 4),
-    "brackets": TokenTask(
-        _openings, n_symbols=2 * KINDS, prompt_length=LONGEST_OPENING + 1, response_limit=DEEPEST + 5
-    ),
+    "sort": TokenTask(_lists, n_symbols=N_SORTED, prompt_length=LONGEST_LIST + 1, response_limit=LONGEST_LIST + 4)
 }

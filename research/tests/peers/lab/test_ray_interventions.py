@@ -10,7 +10,6 @@ from msgspec import structs
 from rich.console import Console
 
 from trmon.lab.grpo.experiment_config import ExperimentConfig
-from trmon.lab.grpo.token_policy import Architecture
 from trmon_research.interventions.pair_folder import PairFolder
 from trmon_research.interventions.run_interventions import InterventionChoices, run_interventions
 from trmon_research.interventions.trigger import SignalTrigger
@@ -31,7 +30,7 @@ def runs(tmp_path: Path) -> Path:
     for seed, onset in ((1, 4), (2, None)):
         config = ExperimentConfig(
             task="brackets",
-            architecture=Architecture.GRU,
+            architecture="gru",
             mechanism="healthy",
             seed=seed,
             warm_start_exact=0.0,

@@ -19,7 +19,6 @@ from ray.cluster_utils import Cluster
 
 from trmon.cli.stored_runs import ray_cluster
 from trmon.lab.grpo.experiment_config import ExperimentConfig
-from trmon.lab.grpo.token_policy import Architecture
 from trmon_research.sweep.ray_execution import run_on_ray
 from trmon_research.sweep.run_file import read_columns
 from trmon_research.sweep.sweep_folder import SweepFolder
@@ -35,7 +34,7 @@ def _plan(n_updates: int = 60) -> list[ExperimentConfig]:
     return [
         ExperimentConfig(
             task="brackets",
-            architecture=Architecture.GRU,
+            architecture="gru",
             mechanism="healthy",
             seed=seed,
             warm_start_exact=0.0,

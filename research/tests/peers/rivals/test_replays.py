@@ -10,11 +10,10 @@ import numpy as np
 import pytest
 
 from trmon.lab.grpo.experiment_config import ExperimentConfig
-from trmon.lab.grpo.token_policy import Architecture
 from trmon_research.collapse.rivals import rldoctor_replay, rlprobe_replay, rlwatch_replay
 from trmon_research.collapse.rivals.trainer_log import LoggedStep, logged_steps
 
-CONFIG = ExperimentConfig(task="sort", architecture=Architecture.GRU, mechanism="healthy", seed=1)
+CONFIG = ExperimentConfig(task="sort", architecture="gru", mechanism="healthy", seed=1)
 REPLAYS = (rlwatch_replay, rldoctor_replay, rlprobe_replay)
 ONSET = 150
 
