@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -14,7 +15,6 @@ from rich.console import Console
 from trmon.lab.demo.board import Board
 from trmon.lab.demo.processes import (
     COLLAPSING,
-    HEALTHY,
     ILL,
     DemoError,
     Pager,
@@ -22,8 +22,9 @@ from trmon.lab.demo.processes import (
     run_service,
     run_trainer,
 )
-from trmon.lab.demo.readings import RunReader, RunReading
+from trmon.lab.demo.readings import RunReading, read_run
 from trmon.lab.demo.story import story_lines, tell_story
+from trmon_client.api import Service
 
 PROJECT = "demo"
 READ_EVERY_SECONDS = 1.0
@@ -36,12 +37,14 @@ def run_demo(trainings: Sequence[Training], *, keep: bool, data_dir: Path | None
     with ExitStack() as stack:
         folder, pager = stack.enter_context(_folder(data_dir)), stack.enter_context(Pager())
         served = stack.enter_context(run_service(folder, webhook_url=pager.url))
-        reader = stack.enter_context(closing(RunReader(served.url, project=PROJECT)))
+        # The demo's service knows no token, and would refuse one that the environment has for another service.
+        for name in ("TRMON_TOKEN", "TRMON_TOKEN_FILE"):
+            os.environ.pop(name, None)
+        service = stack.enter_context(Service(served.url))
         started = f"The service listens on {served.url}. {len(trainings)} trainers warm up, then train."
         console.print(started, highlight=False)
-        readings = _watch(trainings, reader, data_dir=folder, console=console)
-        calibration = reader.calibrated(HEALTHY, readings[HEALTHY])
-        story = tell_story(trainings, readings, pager.alerts, calibration=calibration)
+        readings = _watch(trainings, service, data_dir=folder, console=console)
+        story = tell_story(trainings, readings, pager.alerts)
         console.print()
         for line in story_lines(story):
             console.print(line, highlight=False, soft_wrap=True)
@@ -63,42 +66,46 @@ def run_demo(trainings: Sequence[Training], *, keep: bool, data_dir: Path | None
 
 
 def _watch(
-    trainings: Sequence[Training], reader: RunReader, *, data_dir: Path, console: Console
+    trainings: Sequence[Training], service: Service, *, data_dir: Path, console: Console
 ) -> dict[str, RunReading]:
     started = time.monotonic()
     with ExitStack() as stack:
         logs = {training.name: data_dir / f"{training.name}.log" for training in trainings}
         trainers = {
             training.name: stack.enter_context(
-                run_trainer(training, url=reader.url, project=PROJECT, log=logs[training.name])
+                run_trainer(training, url=service.url, project=PROJECT, log=logs[training.name])
             )
             for training in trainings
         }
         board = stack.enter_context(Board(console, n_steps=trainings[0].n_steps))
         while any(process.status is None for process in trainers.values()):
-            board.show({name: reader.read(name) for name in trainers}, seconds=time.monotonic() - started)
+            board.show(_read(service, trainers), seconds=time.monotonic() - started)
             time.sleep(READ_EVERY_SECONDS)
         for name, process in trainers.items():
             if process.status != 0:
                 raise DemoError(
                     f"the trainer of {name!r} ended with {process.status}:\n{logs[name].read_text()[-2000:]}"
                 )
-        readings = _settled(reader, list(trainers))
+        readings = _settled(service, list(trainers))
         board.show(readings, seconds=time.monotonic() - started)
     return readings
 
 
-def _settled(reader: RunReader, runs: Sequence[str]) -> dict[str, RunReading]:
+def _settled(service: Service, runs: Sequence[str]) -> dict[str, RunReading]:
     """Return the readings of the runs once the service has finished with them."""
     deadline = time.monotonic() + SETTLE_SECONDS
     while True:
-        readings = {name: reader.read(name) for name in runs}
+        readings = _read(service, runs)
         if all(reading.state == "finished" for reading in readings.values()):
             return readings
         if time.monotonic() > deadline:
             states = ", ".join(f"{name} is {reading.state}" for name, reading in readings.items())
             raise DemoError(f"the service did not finish the runs within {SETTLE_SECONDS:.0f} s: {states}")
         time.sleep(READ_EVERY_SECONDS)
+
+
+def _read(service: Service, runs: Iterable[str]) -> dict[str, RunReading]:
+    return {name: read_run(service, f"{PROJECT}/{name}") for name in runs}
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from typing import Any
 from trmon.domain.alerts.transitions import TransitionReason
 from trmon.domain.analysis.collapse import Collapse, find_collapse, smoothed
 from trmon.lab.demo.processes import Training
-from trmon.lab.demo.readings import CalibrationSummary, RunReading, calibration_lines
+from trmon.lab.demo.readings import RunReading
 from trmon.lab.grpo.injections import Onset
 
 KL = "mismatch_kl_k3"
@@ -109,7 +109,6 @@ class DemoStory:
     failing: tuple[RunStory, ...]
     healthy: RunReading
     false_alarms: tuple[dict[str, Any], ...]
-    calibration: CalibrationSummary
 
     @property
     def went_well(self) -> bool:
@@ -121,8 +120,6 @@ def tell_story(
     trainings: Sequence[Training],
     readings: Mapping[str, RunReading],
     messages: Sequence[dict[str, Any]],
-    *,
-    calibration: CalibrationSummary,
 ) -> DemoStory:
     """Return the story of the trainings, the first a healthy one. Args: messages: what the webhook received."""
     healthy, *failing = trainings
@@ -131,14 +128,12 @@ def tell_story(
         failing=tuple(tell_run(training, readings[training.name], fired) for training in failing),
         healthy=readings[healthy.name],
         false_alarms=tuple(message for message in fired if message["run"] == healthy.name),
-        calibration=calibration,
     )
 
 
 def story_lines(story: DemoStory) -> list[str]:
     """Return the story as lines of text."""
-    told = [line for run in story.failing for line in run_lines(run)]
-    return [*told, _healthy(story), *calibration_lines(story.calibration, run="healthy")]
+    return [*(line for run in story.failing for line in run_lines(run)), _healthy(story)]
 
 
 def _healthy(story: DemoStory) -> str:
