@@ -31,8 +31,8 @@ def spooled(directory: Path, *messages: wire.Message, tail: bytes = b"") -> Path
     return segment
 
 
-def test_help_has_a_short_option_and_versions_are_a_command_and_an_option() -> None:
-    for one, other in (("-h", "--help"), ("runs -h", "runs --help"), ("version", "--version")):
+def test_help_has_a_short_option() -> None:
+    for one, other in (("-h", "--help"), ("runs -h", "runs --help")):
         shown = run_here(*one.split())
         assert (shown.exit_code, shown.output) == (0, run_here(*other.split()).output)
 
@@ -199,12 +199,6 @@ def test_a_test_alert_by_mail_and_through_apprise_says_what_arrived_and_why_not(
     assert len(ops.posted) == 2
 
 
-def test_without_a_receiver_the_test_says_what_to_set() -> None:
-    tried = run_here("notify", "test")
-    assert (tried.exit_code, tried.stdout) == (1, "")
-    assert "TRMON_WEBHOOK_URL" in tried.stderr
-
-
 RULE = "- {name: mine, severity: warn, summary: s, immune_steps: 0, when: {signal: kl_k1, above: 1}}"
 RULE_TEST = """
 rules: rules.yaml
@@ -230,33 +224,16 @@ def test_rules_are_tested_by_series(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("variables", "status", "said"),
-    [
-        pytest.param({"token": "se\ncret"}, 1, "token (TRMON_TOKEN) must be printable ASCII", id="a line end"),
-        pytest.param({"webhook_url": "https://[::1/secret"}, 2, "TRMON_WEBHOOK_URL: ", id="a bracket"),
-        pytest.param({"slack_url": "https://xn--/secret"}, 2, "TRMON_SLACK_URL: ", id="no name"),
-    ],
-)
-def test_what_cannot_be_asked_is_one_line_without_secrets(variables: dict[str, str], status: int, said: str) -> None:
-    command = ("top", "--once") if variables.keys() <= {"url", "token"} else ("audit",)
-    refused = run_here(*command, **variables)
-    assert (refused.exit_code, said in refused.stderr) == (status, True), refused.stderr
-    assert not {"cret", "crét"} & set(refused.stderr.replace("\n", " ").split(" "))
-
-
-@pytest.mark.parametrize(
     ("url", "expected"),
     [
         ("postgresql://me:secret@127.0.0.1:port/x", "expected sqlite:///"),
         ("postgresql://me:secret@127.0.0.1:1/x?foo=bar", 'invalid connection option "foo"; correct TRMON_DATABASE_URL'),
     ],
 )
-def test_a_database_url_that_is_none_is_one_line(url: str, expected: str) -> None:
-    for command in ("migrate", "doctor"):
-        refused = run_here(command, database_url=url)
-        said = refused.stdout + refused.stderr
-        assert (refused.exit_code, expected in said) == (1, True), said
-        assert not {"secret"} & set(said.replace(":", " ").replace("@", " ").split())
+def test_a_database_url_that_is_none_is_one_line_of_doctor(url: str, expected: str) -> None:
+    refused = run_here("doctor", database_url=url)
+    assert (refused.exit_code, expected in refused.stdout) == (1, True), refused.output
+    assert "secret" not in refused.output
 
 
 def test_another_program_at_the_address_of_a_spool_is_said_to_be_one(tmp_path: Path) -> None:

@@ -39,15 +39,6 @@ def test_the_exit_status_is_for_continuous_integration(fail_on: str, status: int
     )
 
 
-@pytest.mark.parametrize("name", ["log.jsonl", "state.json", "console.log"])
-def test_a_log_without_a_known_name_exits_with_2(name: str, tmp_path: Path) -> None:
-    path = tmp_path / name
-    path.write_text('{"foo": 1}\n')
-    refused = diagnose(path)
-    assert refused.exit_code == 2
-    assert "no metric with a known name; it has: foo" in refused.stderr
-
-
 @pytest.mark.parametrize("text", ["step:12 - rollout_corr/ppl_ratio:2.6e7 - actor/lr:1e-06\n", json.dumps(ILL)])
 def test_a_single_line_is_a_log(text: str, tmp_path: Path) -> None:
     path = tmp_path / "line"
@@ -96,18 +87,3 @@ def test_the_report_is_json_too(ill_log: Path) -> None:
     assert document["diagnosis"]["word"] == "finding"
     assert document["diagnosis"]["findings"][0]["finding"] == "engine_mismatch"
     assert document["log"]["n_rows"] == 40
-
-
-@pytest.mark.parametrize(
-    ("arguments", "reason"),
-    [
-        (("--example", "a.json"), "give one of them"),
-        (("math/grpo", "--gpus", "8"), "needs a log"),
-        (("math/grpo", "--rules", "rules.yaml"), "needs a log"),
-        (("grpo",), "or give a log file"),
-    ],
-)
-def test_arguments_that_do_not_fit_are_refused(arguments: tuple[str, ...], reason: str) -> None:
-    refused = diagnose(*arguments)
-    assert refused.exit_code == 2
-    assert reason in refused.stderr

@@ -221,23 +221,6 @@ def test_a_run_has_the_name_of_its_log(name: str, run: str, tmp_path: Path) -> N
     assert run_name(tmp_path / name) == run
 
 
-@pytest.mark.parametrize(
-    ("arguments", "reason"),
-    [
-        (("{log}",), "--project: is required to import a log"),
-        (("{log}", "{log}", "--project", "math", "--run", "a"), "--run: is for one log"),
-        (("{log}", "--project", "math", "--data-dir", "data"), "--data-dir: is for archives"),
-        (("{log}", "--project", "math", "--url", "http://127.0.0.1:9"), "no service answers at http://127.0.0.1:9"),
-        (("none.jsonl", "--project", "math"), "none.jsonl: cannot be read"),
-    ],
-)
-def test_what_cannot_be_imported_is_one_line(arguments: tuple[str, ...], reason: str, log: Path) -> None:
-    refused = run_here("import", *(argument.format(log=log) for argument in arguments))
-    assert refused.exit_code == 1
-    assert reason in refused.stderr
-    assert len(refused.stderr.splitlines()) == 1
-
-
 def test_logs_of_one_name_are_runs_of_their_folders(tmp_path: Path) -> None:
     paths = [tmp_path / name for name in ("a/wandb.jsonl", "b/wandb.csv", "c.jsonl")]
     assert run_names(paths) == ["a-wandb", "b-wandb", "c"]

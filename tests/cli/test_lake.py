@@ -52,18 +52,3 @@ def test_a_lake_that_is_away_is_named_with_what_waits(data: Path) -> None:
     assert status == 1
     assert f"fail  lake: the lake {blocked} failed" in said
     assert "1 attempts of ended runs wait" in said
-
-
-@pytest.mark.parametrize(
-    ("url", "expected"),
-    [
-        (None, "TRMON_LAKE_URL is not set"),
-        ("s3:///lake", "names no bucket"),
-        ("s3://key:secret@bucket/lake", "has credentials; put them into the environment"),
-    ],
-)
-def test_an_invalid_url_is_refused(data: Path, url: str | None, expected: str) -> None:
-    status, said = run("lake", "move", "--data-dir", data, lake=url)
-    assert status == 1
-    assert expected in " ".join(said.split())
-    assert "secret" not in said

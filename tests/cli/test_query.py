@@ -73,19 +73,6 @@ def test_parquet_is_what_another_program_reads(data_dir: Path, tmp_path: Path) -
     assert [path.name for path in tmp_path.iterdir()] == ["rows.parquet"]
 
 
-WRONG = [
-    pytest.param(("SELECT 1", "--format", "parquet"), "parquet needs --output", id="parquet to a terminal"),
-    pytest.param(("SELECT 1", "-o", "x"), "--output: needs --format", id="a table in a file"),
-]
-
-
-@pytest.mark.parametrize(("given", "said"), WRONG)
-def test_a_wrong_query_is_explained(data_dir: Path, given: tuple[str, ...], said: str) -> None:
-    refused = query(data_dir, *given)
-    assert refused.exit_code == 1
-    assert said in refused.stderr
-
-
 def seconds_beside_main(pid: int) -> float:
     """Return the CPU time that a process has used in other threads than its first: those that compute the query."""
     threads = [task for task in Path(f"/proc/{pid}/task").iterdir() if task.name != str(pid)]

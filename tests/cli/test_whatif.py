@@ -45,17 +45,3 @@ def test_what_the_api_answers_is_printed_on_request(service: ThreadedService) ->
     assert [(answer["policy"], answer["range"]["first_step"]) for answer in answers] == [("geo_mask", 3), ("opsm", 3)]
     assert [answer["total"]["n_sequences"] for answer in answers] == [8, 0]
     assert "advantages" in next(iter(answers[1]["undecided"]))
-
-
-WRONG = [
-    pytest.param("trm_max(depth=1)", "bounds are delta, lower, upper and soft_tau", id="no bound"),
-    pytest.param("trm_max(delta=much)", "must be a number", id="no number"),
-    pytest.param("{", "is not a JSON object", id="no JSON"),
-]
-
-
-@pytest.mark.parametrize(("policy", "said"), WRONG)
-def test_a_policy_that_is_none_is_said_so_without_a_service(policy: str, said: str) -> None:
-    refused = run_here("whatif", "math/grpo", "--policy", policy, "--url", "http://127.0.0.1:9")
-    assert refused.exit_code == 1
-    assert said in refused.stderr

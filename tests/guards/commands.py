@@ -7,6 +7,7 @@ import shlex
 import time
 from collections.abc import Callable
 from contextlib import chdir
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -31,41 +32,41 @@ NEEDS_SERVICE = [
     *(f"signals {DRIFTING} total_kl_k3 --steps 20:22 --csv", f"report {DRIFTING} -o %TMP%/report.html"),
 ]
 NEEDS_DATABASE = (
-    "audit",
-    "quota list",
     "token list",
     "query",
 )
-ALONE = ("version", "diagnose --example", "rules check %TMP%/rules.yaml", "whatif nosuch/run --policy seq_mis")
-BAD = [
+ALONE = ("--version", "diagnose --example", "rules check %TMP%/rules.yaml", "whatif nosuch/run --policy seq_mis")
+STRICT = "--policy 'trm_max(delta=0.02)'"
+AWAY = "--url http://127.0.0.1:9"
+BAD = (
     *("nosuch", "show", "show drift", "show math/nosuch", f"show {DRIFTING} --colour red", "runs --state up"),
-    *(f"signals {DRIFTING} total_kl_k", f"signals {DRIFTING} lr --steps last", f"whatif {DRIFTING} --policy nosuch"),
-    *("edit math/drift", "diff math/drift math/nosuch", "diagnose %TMP%/nosuch.jsonl", "rules check %TMP%/bad.yaml"),
-    *(
-        "serve --port 70000",
-        "worker --data-dir %TMP%/new",
-    ),
-    *(
-        "top --url nonsense",
-        "runs --url http://127.0.0.1:9",
-        "query 'DROP TABLE run'",
-        "token rotate nosuch",
-        "lake status",
-    ),
-    *(
-        "quota set",
-        "restore %TMP%/rules.yaml",
-        "import %TMP%/rules.yaml",
-        "preflight %TMP%/nosuch.npz",
-        "notify test nosuch",
-    ),
-]
-BAD_SETTINGS = {
-    "PORT": "high",
-    "GRACE_SECONDS": "0",
-    "WEBHOOK_URL": "ftp://x",
-    "ROUTES": "{",
-}
+    *(f"signals {DRIFTING} total_kl_k", f"signals {DRIFTING} lr --steps last", f"signals {DRIFTING} lr --csv --json"),
+    *(f"diff {DRIFTING} math/nosuch", "delete math/drif --yes", "rules check %TMP%/bad.yaml", "serve --port 70000"),
+    *("worker --data-dir %TMP%/new", "top --url nonsense", f"runs {AWAY}", "token rotate nosuch"),
+    *("restore %TMP%/rules.yaml", "preflight %TMP%/nosuch.npz", "notify test nosuch", "notify test"),
+    "query 'DROP TABLE run'",
+    *(f"query 'SELECT 1' {given} --data-dir %DATA%" for given in ("--format parquet", "-o x")),
+    *("diagnose %TMP%/nosuch.jsonl", *(f"diagnose %TMP%/foo.{kind}" for kind in ("jsonl", "json", "log"))),
+    *("diagnose --example a.json", "diagnose drift", f"diagnose {DRIFTING} --gpus 8"),
+    f"diagnose {DRIFTING} --rules rules.yaml",
+    *("import %TMP%/rules.yaml", "import %TMP%/log.jsonl %TMP%/log.jsonl --project math --run a"),
+    *("import %TMP%/log.jsonl --project math --data-dir data", f"import %TMP%/log.jsonl --project math {AWAY}"),
+    "import %TMP%/nosuch.jsonl --project math",
+    *(f"whatif {DRIFTING} --policy nosuch", f"whatif {DRIFTING} --policy 'trm_max(depth=1)' {AWAY}"),
+    *(f"whatif {DRIFTING} --policy 'trm_max(delta=much)' {AWAY}", f"whatif {DRIFTING} --policy '{{' {AWAY}"),
+    *(f"whatif {STRICT}", f"whatif {DRIFTING} {STRICT} --workers 2", f"whatif --source %TMP% {STRICT}"),
+    *("backtest nowhere", "backtest ftp://there", "backtest http://127.0.0.1:1 --workers 1"),
+    *("backtest --against builtin", "backtest --json --csv", "backtest -o x"),
+    *("lab --inject nan --config %TMP%/empty.json", "lab --config %TMP%/empty.json", "lab --config absent.json"),
+    *("grafana push", *(f"grafana push --token glsa_secret --url '{url}'" for url in ("http://[::1", "http://"))),
+    *("lake status", "lake move --data-dir %DATA%"),
+    *(f"TRMON_LAKE_URL={url} lake move --data-dir %DATA%" for url in ("s3:///lake", "s3://key:secret@bucket/lake")),
+    *(f"TRMON_{name} doctor --data-dir %TMP%/new" for name in ("PORT=high", "GRACE_SECONDS=0", "ROUTES={")),
+    *(f"TRMON_WEBHOOK_URL={url} doctor --data-dir %TMP%/new" for url in ("ftp://x", "https://[::1/secret")),
+    *("TRMON_SLACK_URL=https://xn--/secret doctor --data-dir %TMP%/new", "'TRMON_TOKEN=se\ncret' top --once"),
+    *(f"TRMON_DATABASE_URL=postgresql://me:secret@127.0.0.1:{rest} migrate" for rest in ("port/x", "1/x?foo=bar")),
+)
+"""What is refused, some of it with a setting before the command."""
 
 
 def texts(service: RecordedService, folder: Path) -> dict[str, dict[str, Any]]:
@@ -77,7 +78,7 @@ def texts(service: RecordedService, folder: Path) -> dict[str, dict[str, Any]]:
         wide = WIDTHS if "--json" not in command and "--csv" not in command else WIDTHS[:1]
         shown = {f"{width} columns": run(command, folder, COLUMNS=str(width), **TERMINAL, **given) for width in wide}
         same = len(shown) == 2 and shown["80 columns"] == shown["120 columns"]
-        found.setdefault(command.split()[0], {})[command] = shown["80 columns"] if same else shown
+        found.setdefault(command.split()[0].strip("-"), {})[command] = shown["80 columns"] if same else shown
     return found
 
 
@@ -99,13 +100,14 @@ def _help(command: str) -> list[str]:
 
 def refusals(service: RecordedService, folder: Path) -> dict[str, Any]:
     """Return what commands say to bad arguments and settings."""
+    (folder / "rules.yaml").write_text(RULES)
     (folder / "bad.yaml").write_text(RULES.replace("below", "beneath"))
+    (folder / "empty.json").write_text("{}")
+    (folder / "log.jsonl").write_text('{"step": 0, "reward": 0.5}\n')
+    for kind in ("jsonl", "json", "log"):
+        (folder / f"foo.{kind}").write_text('{"foo": 1}\n')
     given = {"COLUMNS": "120", "TRMON_URL": service.url, "TRMON_LOG_LEVEL": "error"}
-    found = {command: run(command, folder, **given) for command in BAD}
-    for name, value in BAD_SETTINGS.items():
-        settings = {"COLUMNS": "120", f"TRMON_{name}": value}
-        found[f"TRMON_{name}={value} doctor"] = run("doctor --data-dir %TMP%/new", folder, **settings)
-    return found
+    return {command: run(command.replace("%DATA%", str(service.process.data_dir)), folder, **given) for command in BAD}
 
 
 def client_refusals(folder: Path) -> dict[str, str]:
@@ -151,12 +153,15 @@ def _said(call: Callable[..., object], **given: Any) -> str:
 def run(command: str, folder: Path, **variables: str) -> dict[str, Any]:
     """Run a command in this process; return its exit status where it is not 0, and its lines."""
     inherited = {name: None for name in os.environ if name.startswith(("TRMON_", "COLUMNS"))}
-    arguments = shlex.split(command.replace("%TMP%", str(folder)))
+    words = shlex.split(command.replace("%TMP%", str(folder)))
+    settings = dict(word.split("=", 1) for word in takewhile(lambda word: word.startswith("TRMON_"), words))
     clock = time.time
     with chdir(folder), pytest.MonkeyPatch.context() as later:
         # How wide "seen" is does not depend on how long the machine took: each run was seen some minutes ago.
         later.setattr(time, "time", lambda: clock() + LATER_SECONDS)
-        done = CliRunner().invoke(app, arguments, env={**inherited, **variables}, prog_name="python -m trmon")
+        done = CliRunner().invoke(
+            app, words[len(settings) :], env={**inherited, **variables, **settings}, prog_name="python -m trmon"
+        )
     if done.exception is not None and not isinstance(done.exception, SystemExit):
         raise done.exception
     found: dict[str, Any] = {"exit": done.exit_code} if done.exit_code else {}
