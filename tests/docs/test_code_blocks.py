@@ -236,18 +236,26 @@ EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["option
 INSTALLED = {"trmon-client", "./client", ".", *(f"trmon[{extra}]" for extra in EXTRAS)}
 
 
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the files that commands read; what they write, they name, or is below TRMON_DATA_DIR."""
+    folder = tmp_path_factory.mktemp("files")
+    write_files(folder)
+    return folder
+
+
 @pytest.mark.parametrize("line", [line for line in COMMANDS if line.startswith("trmon ") and line.split()[1] in RUN])
 def test_a_command_runs(
-    line: str, place: Path, seeded: ThreadedService, archive: Path, monkeypatch: pytest.MonkeyPatch
+    line: str, place: Path, files: Path, seeded: ThreadedService, archive: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if AWAY.search(line):
         pytest.skip("reads a lake in S3 or asks another server")
-    write_files(place)
-    monkeypatch.syspath_prepend(str(place))
+    monkeypatch.chdir(files)
+    monkeypatch.syspath_prepend(str(files))
     monkeypatch.setenv("TRMON_DATA_DIR", str(place / "data"))
     line = re.sub(r"(?<= )(/archive/math|archive/)(?= )", str(archive), f"{line} ")
     words = shlex.split(URLS.sub(seeded.url, with_values(line)).partition(" > ")[0], comments=True)
-    done = run_here(*(path for word in words[1:] for path in (place.glob(word) if "*" in word else [word])))
+    done = run_here(*(path for word in words[1:] for path in (files.glob(word) if "*" in word else [word])))
     assert done.exit_code in ((0, 1) if words[1] in ("diagnose", "preflight") else (0,)), done.output
 
 
