@@ -1,4 +1,4 @@
-"""The endpoint: tokens are scored and sampled through an HTTP server that speaks OpenAI's `/v1/completions`."""
+"""The endpoint: tokens are scored through an HTTP server that speaks OpenAI's `/v1/completions`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from trmon.cli import app
 from trmon.domain.errors import InvalidInput
 from trmon.domain.preflight.causes import PreflightCause, preflight
 from trmon.domain.preflight.token_pairs import EngineScores
-from trmon.terminal.completions_endpoint import CompletionsEndpoint, Sampling, ScoredTokens
+from trmon.terminal.completions_endpoint import CompletionsEndpoint, ScoredTokens
 
 SENTINEL = -9999.0
 """What vLLM returns for a log-prob of -inf, which JSON cannot carry."""
@@ -164,28 +164,6 @@ def test_the_sentinel_of_an_endpoint_is_a_token_without_probability(tokens: Tens
     assert result.counts.rollout_no_probability > 0
 
 
-@pytest.mark.parametrize("names_ids", ["token_ids", "tokens"])
-def test_the_endpoint_samples_responses_that_the_trainer_scores(tokens: Tensor, names_ids: str) -> None:
-    sampling = Sampling(max_tokens=8, temperature=0.7, top_p=0.9)
-    with completions_server(tiny_engine(), names_ids=names_ids) as server:
-        found = CompletionsEndpoint(url=server.url, sampling=sampling).score(asked(tokens))
-    assert found.token_ids is not None
-    sampled = np.stack(found.token_ids)
-    assert (sampled[:, :4] == tokens[:, :4].numpy()).all()
-    assert sampled.shape == (N, 12)
-    assert {(request["temperature"], request["top_p"], request["max_tokens"]) for request in server.requests} == {
-        (0.7, 0.9, 8)
-    }
-    result = preflight(found, trainer(torch.from_numpy(sampled)))
-    assert result.passed, result.causes
-    assert result.tokens == N * 8
-
-
-def test_responses_without_ids_cannot_be_scored(tokens: Tensor) -> None:
-    with completions_server(tiny_engine(), names_ids="no") as server, pytest.raises(InvalidInput, match="no token ids"):
-        CompletionsEndpoint(url=server.url, sampling=Sampling(max_tokens=2)).score(asked(tokens))
-
-
 def test_a_refusal_is_shown(tokens: Tensor) -> None:
     with completions_server(tiny_engine(), status=400) as server:
         with pytest.raises(InvalidInput, match=r"answered 400: .*no logprobs here"):
@@ -208,8 +186,7 @@ def test_the_command_asks_an_endpoint(tokens: Tensor, tmp_path: Path, monkeypatc
     assert server.requests[0]["model"] == "tiny-2"
 
 
-def test_options_of_an_endpoint_need_one(tmp_path: Path) -> None:
-    assert _run(tmp_path / "a.npz", "--sample", 4).exit_code == 2
+def test_an_endpoint_needs_tokens_to_score() -> None:
     missing = _run("http://127.0.0.1:1/v1", "json:loads")
     assert (missing.exit_code, "needs token_ids to score" in missing.stderr) == (2, True)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict
+from dataclasses import fields
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 import typer
@@ -15,116 +15,61 @@ from rich.console import Console
 from rich.table import Table
 
 from trmon.cli.command import console, echo_json, plain_errors, unusable_input
-from trmon.domain.errors import InvalidInput
+from trmon.domain.analysis.distribution import WorstToken
 from trmon.domain.findings.catalogue import builtin_catalogue
 from trmon.domain.findings.sentences import evidence_words, words_of_signal
-from trmon.domain.preflight.alignment import IdDifference
 from trmon.domain.preflight.causes import (
     ENOUGH_TOKENS,
     N_WORST,
     FoundCause,
-    PreflightCause,
     PreflightLimits,
     PreflightResult,
     preflight,
 )
-from trmon.domain.preflight.token_pairs import TvIs
-from trmon.terminal.completions_endpoint import CompletionsEndpoint, Sampling
+from trmon.terminal.completions_endpoint import CompletionsEndpoint
 from trmon.terminal.preflight_scores import is_endpoint, read_scores
 from trmon.terminal.text import print_lines
-from trmon_client.api.answers import AnswerInfo, ApiNumber, encode_answer, says
+from trmon_client.api.answers import ApiNumber, encode_answer
 from trmon_client.api.diagnosis import EvidenceInfo, OutOfRangeInfo, RemedyInfo
 
 
-class CauseInfo(AnswerInfo, frozen=True, kw_only=True):
-    """A cause that was found, the finding that it becomes in a run, and what to do."""
-
-    cause: PreflightCause
-    finding: Annotated[str, says("The id of the finding.")]
-    detail: str
-    fix: str
-    evidence: tuple[EvidenceInfo, ...]
-    outside: Annotated[tuple[OutOfRangeInfo, ...], says("The signals outside their healthy ranges.")]
-    remedy: RemedyInfo
-
-
-class WorstTokenInfo(AnswerInfo, frozen=True, kw_only=True):
-    """A token on which the engines differ much; positions are those of the trainer's row."""
-
-    sequence: int
-    position: int
-    token_id: int | None
-    rollout_logprob: ApiNumber
-    trainer_logprob: ApiNumber
-    d: ApiNumber
+def preflight_document(found: PreflightResult) -> dict[str, Any]:
+    """Return what `--json` prints of a result; NaN becomes null."""
+    alignment = found.alignment
+    measured = {name: value for name, value in _fields(found).items() if name not in ("alignment", "counts")}
+    return {
+        "passed": found.passed,
+        **measured,
+        "signals": {name: ApiNumber(value) for name, value in found.signals.items()},
+        "token_ids_compared": alignment.n_retokenised is not None,
+        "retokenised_sequences": alignment.n_retokenised,
+        "first_id_difference": alignment.first_difference,
+        "padding_rollout_only": alignment.rollout_only,
+        "padding_trainer_only": alignment.trainer_only,
+        "shift": alignment.shift,
+        **_fields(found.counts),
+        "limits": _fields(found.limits),
+        "causes": [_cause(cause) for cause in found.causes],
+        "worst": [_fields(token) for token in found.worst],
+    }
 
 
-class LimitsInfo(AnswerInfo, frozen=True, kw_only=True):
-    """The limits that the pair had to keep."""
-
-    max_abs_d: ApiNumber
-    tv_p95: ApiNumber
-    equal_share: ApiNumber
-
-
-class PreflightInfo(AnswerInfo, frozen=True, kw_only=True):
-    """The measurements over the tokens that both engines score, and the causes."""
-
-    passed: bool
-    sequences: int
-    tokens: Annotated[int, says("Tokens that could be compared.")]
-    equal_share: Annotated[ApiNumber, says("Share of the log-probs that are equal as float32.")]
-    max_abs_d: Annotated[ApiNumber, says("Largest |d|, nats.")]
-    tv_p95: Annotated[ApiNumber, says("95th percentile of the total variation of tokens.")]
-    tv_is: Annotated[TvIs, says("Exact from logits, or a lower bound from the sampled tokens.")]
-    trainer_mass_outside: Annotated[
-        ApiNumber | None, says("Mean probability of the trainer outside the rollout's support; null without logits.")
-    ]
-    signals: Annotated[dict[str, ApiNumber], says("Signals of the pair mismatch.")]
-    token_ids_compared: bool
-    retokenised_sequences: int | None
-    first_id_difference: IdDifference | None
-    padding_rollout_only: int
-    padding_trainer_only: int
-    shift: Annotated[int, says("By how many positions the rollout's log-probs fit too late.")]
-    rollout_missing: int
-    trainer_missing: int
-    rollout_no_probability: int
-    trainer_no_probability: int
-    rollout_zeros: int
-    trainer_zeros: int
-    limits: LimitsInfo
-    causes: tuple[CauseInfo, ...]
-    unknown: Annotated[tuple[str, ...], says("The ids of findings that need more tokens.")]
-    worst: tuple[WorstTokenInfo, ...]
+def _cause(found: FoundCause) -> dict[str, Any]:
+    return _fields(found) | {
+        "fix": found.fix,
+        "evidence": [EvidenceInfo.from_fields(item, words=evidence_words(item)) for item in found.evidence],
+        "outside": [OutOfRangeInfo.from_fields(out, words=words_of_signal(out.signal)) for out in found.outside],
+        "remedy": RemedyInfo.from_fields(found.remedy),
+    }
 
 
-def preflight_info(result: PreflightResult) -> PreflightInfo:
-    """Return the answer for a result."""
-    alignment, counts = result.alignment, result.counts
-    return PreflightInfo.from_fields(
-        result,
-        causes=list(map(_cause_info, result.causes)),
-        token_ids_compared=alignment.n_retokenised is not None,
-        retokenised_sequences=alignment.n_retokenised,
-        first_id_difference=alignment.first_difference,
-        padding_rollout_only=alignment.rollout_only,
-        padding_trainer_only=alignment.trainer_only,
-        shift=alignment.shift,
-        **asdict(counts),
-    )
+def _fields(value: Any) -> dict[str, Any]:
+    """Return the fields of a dataclass, numbers as answers write them."""
+    given = {field.name: getattr(value, field.name) for field in fields(value)}
+    return {name: ApiNumber(one) if isinstance(one, float) else one for name, one in given.items()}
 
 
-def _cause_info(found: FoundCause) -> CauseInfo:
-    return CauseInfo.from_fields(
-        found,
-        evidence=[EvidenceInfo.from_fields(item, words=evidence_words(item)) for item in found.evidence],
-        outside=[OutOfRangeInfo.from_fields(out, words=words_of_signal(out.signal)) for out in found.outside],
-        remedy=RemedyInfo.from_fields(found.remedy),
-    )
-
-
-def print_preflight(found: PreflightInfo, console: Console) -> None:
+def print_preflight(found: PreflightResult, console: Console) -> None:
     """Print the verdict, the measurements, each cause with its fix, and the worst tokens."""
     console.print(f"[bold]{_headline(found)}[/bold]", highlight=False, soft_wrap=True)
     console.print(_measurements(found))
@@ -133,14 +78,14 @@ def print_preflight(found: PreflightInfo, console: Console) -> None:
         console.print(worst_table(found.worst))
 
 
-def _headline(found: PreflightInfo) -> str:
+def _headline(found: PreflightResult) -> str:
     compared = f"{found.tokens:,} tokens of {found.sequences:,} sequences"
     if found.passed:
         return f"equal within the limits ({compared})"
     return f"{', '.join(cause.cause.value for cause in found.causes)} ({compared})"
 
 
-def _measurements(found: PreflightInfo) -> Table:
+def _measurements(found: PreflightResult) -> Table:
     limits, signals = found.limits, found.signals
     table = Table("measured", "value", "limit")
     bound = "" if found.tv_is == "exact" else " (lower bound)"
@@ -154,17 +99,19 @@ def _measurements(found: PreflightInfo) -> Table:
     if found.trainer_mass_outside is not None and not math.isnan(found.trainer_mass_outside):
         table.add_row("trainer's mass outside the rollout's support", f"{found.trainer_mass_outside:.3g}", "")
     ids = "not compared: both engines must name them"
-    if found.token_ids_compared:
-        ids = f"{found.retokenised_sequences} sequences differ" if found.retokenised_sequences else "equal"
+    if found.alignment.n_retokenised is not None:
+        ids = f"{found.alignment.n_retokenised} sequences differ" if found.alignment.n_retokenised else "equal"
     table.add_row("token ids", ids, "")
     return table
 
 
-def _lines(found: PreflightInfo) -> Iterator[str]:
+def _lines(found: PreflightResult) -> Iterator[str]:
     for cause in found.causes:
         yield f"{cause.cause.value}: {cause.detail} (in a run: {cause.finding})"
-        yield from (f"    {item.words}" for item in cause.evidence)
-        yield from (f"    {out.words} is {out.value:.3g} (healthy {out.range})" for out in cause.outside)
+        yield from (f"    {evidence_words(item)}" for item in cause.evidence)
+        yield from (
+            f"    {words_of_signal(out.signal)} is {out.value:.3g} (healthy {out.range})" for out in cause.outside
+        )
         yield f"  do: {cause.fix}"
         if cause.remedy.then:
             yield f"  if it persists: {cause.remedy.then}"
@@ -173,7 +120,7 @@ def _lines(found: PreflightInfo) -> Iterator[str]:
         yield f"not known: {titles} (compare {ENOUGH_TOKENS:,} tokens of 20 sequences or more)"
 
 
-def worst_table(worst: Iterable[WorstTokenInfo]) -> Table:
+def worst_table(worst: Iterable[WorstToken]) -> Table:
     """Return the tokens on which the engines differ most."""
     table = Table(
         "sequence", "position", "token id", "rollout", "trainer", "d", title="worst tokens", title_justify="left"
@@ -202,12 +149,6 @@ def preflight_command(
         typer.Option(help="The sequences that functions score; default: those of the other source."),
     ] = None,
     model: Annotated[str | None, typer.Option(help="The endpoint's model; default: the first it lists.")] = None,
-    sample: Annotated[
-        int | None,
-        typer.Option(min=1, metavar="TOKENS", help="Have the endpoint sample responses of so many tokens at most."),
-    ] = None,
-    temperature: Annotated[float, typer.Option(min=0, help="Temperature of --sample.")] = 1.0,
-    top_p: Annotated[float, typer.Option(min=0, max=1, help="Nucleus of --sample.")] = 1.0,
     api_key: Annotated[
         str | None, typer.Option(envvar="OPENAI_API_KEY", help="The endpoint's key.", show_envvar=True)
     ] = None,
@@ -227,18 +168,10 @@ def preflight_command(
     """
     with plain_errors(), unusable_input():
         limits = PreflightLimits(max_abs_d=max_abs_d, tv_p95=max_tv, equal_share=min_equal)
-        sampling = None if sample is None else Sampling(max_tokens=sample, temperature=temperature, top_p=top_p)
-        if sampling is not None and not is_endpoint(rollout):
-            raise InvalidInput("--sample", "is for an endpoint")
-        source = (
-            CompletionsEndpoint(url=rollout, model=model, api_key=api_key, sampling=sampling)
-            if is_endpoint(rollout)
-            else rollout
-        )
-        sides = read_scores(source, trainer, tokens=tokens)
-        found = preflight_info(preflight(*sides, limits=limits, n_worst=worst))
+        source = CompletionsEndpoint(url=rollout, model=model, api_key=api_key) if is_endpoint(rollout) else rollout
+        found = preflight(*read_scores(source, trainer, tokens=tokens), limits=limits, n_worst=worst)
         if as_json:
-            echo_json(msgspec.json.format(encode_answer(found)))
+            echo_json(msgspec.json.format(encode_answer(preflight_document(found))))
         else:
             print_preflight(found, console())
         sys.exit(0 if found.passed else 1)

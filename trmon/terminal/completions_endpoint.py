@@ -35,15 +35,6 @@ _TOKEN_ID = re.compile(r"token_id:(\d+)")
 _WITH_IDS = {"return_token_ids": True, "return_tokens_as_token_ids": True}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sampling:
-    """How to sample responses: at most `max_tokens` tokens each."""
-
-    max_tokens: int
-    temperature: float = 1.0
-    top_p: float = 1.0
-
-
 @dataclass(frozen=True, slots=True)
 class ScoredRow:
     """One sequence as the engine scored it; `token_ids` None if it names none."""
@@ -55,12 +46,11 @@ class ScoredRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompletionsEndpoint:
-    """An endpoint: its URL up to `/v1`, the model (None: the first that it lists), the key, and whether to sample."""
+    """An endpoint: its URL up to `/v1`, the model (None: the first that it lists), and the key."""
 
     url: str
     model: str | None = None
     api_key: str | None = None
-    sampling: Sampling | None = None
 
     @property
     def name(self) -> str:
@@ -69,7 +59,7 @@ class CompletionsEndpoint:
         return f"{before}{separator}{rest.rpartition('@')[2]}"
 
     def score(self, tokens: ScoredTokens) -> EngineScores:
-        """Return log-probs of tokens, or of responses sampled after their prompts. Errors: InvalidInput."""
+        """Return log-probs of tokens. Errors: InvalidInput."""
         masks = tokens.mask or tuple(np.ones(len(row), bool) for row in tokens.token_ids)
         headers = _authorization(self.api_key)
         timeout = httpx.Timeout(TIMEOUT_SECONDS, connect=10.0)
@@ -83,8 +73,8 @@ class CompletionsEndpoint:
                 return choices[0]
 
             with ThreadPoolExecutor(CONCURRENT_REQUESTS) as pool:
-                read = self._scored if self.sampling is None else self._sampled
-                rows = list(pool.map(lambda pair: read(complete, *pair), zip(tokens.token_ids, masks, strict=True)))
+                pairs = zip(tokens.token_ids, masks, strict=True)
+                rows = list(pool.map(lambda pair: self._scored(complete, *pair), pairs))
         has_ids = all(row.token_ids is not None for row in rows)
         return EngineScores.of(
             self.name,
@@ -97,39 +87,13 @@ class CompletionsEndpoint:
         # One token is generated, because not every engine accepts a request for none.
         options = {"prompt": token_ids.tolist(), "echo": True, "logprobs": 1, "max_tokens": 1, "temperature": 1.0}
         choice = complete({**options, **_WITH_IDS})
-        logprobs, ids = self._logprobs(choice), self._ids(choice, "prompt_token_ids")
+        logprobs, ids = self._logprobs(choice), self._ids(choice)
         n = len(logprobs) - 1 if ids is None else len(ids)
         if n < 1 or len(logprobs) < n:
             raise InvalidInput(self.name, f"returned {len(logprobs)} log-probs of a prompt of {len(token_ids)} tokens")
         # Tokens that an engine adds, such as a beginning of the sequence, come first.
         aligned = np.append(np.zeros(max(0, n - len(mask)), bool), mask[max(0, len(mask) - n) :])
         return ScoredRow(logprobs[:n], aligned, ids)
-
-    def _sampled(self, complete: Callable[..., Mapping[str, Any]], token_ids: Any, mask: Any) -> ScoredRow:
-        assert self.sampling is not None
-        prompt = token_ids[: int(np.argmax(mask))] if mask.any() and not mask[0] else token_ids
-        choice = complete(
-            {
-                "prompt": prompt.tolist(),
-                "logprobs": 1,
-                "max_tokens": self.sampling.max_tokens,
-                "temperature": self.sampling.temperature,
-                "top_p": self.sampling.top_p,
-                **_WITH_IDS,
-            }
-        )
-        logprobs, ids = self._logprobs(choice), self._ids(choice, "token_ids")
-        if ids is None:
-            raise InvalidInput(self.name, "returns no token ids, so the trainer cannot score what it samples")
-        if len(ids) != len(logprobs):
-            raise InvalidInput(self.name, f"returned {len(logprobs)} log-probs for {len(ids)} tokens")
-        before = self._ids(choice, "prompt_token_ids", required=False)
-        whole = prompt if before is None else before
-        return ScoredRow(
-            np.append(np.zeros(len(whole)), logprobs),
-            np.append(np.zeros(len(whole), bool), np.ones(len(ids), bool)),
-            np.append(whole, ids).astype(np.int64),
-        )
 
     def _logprobs(self, choice: Mapping[str, Any]) -> Any:
         """Return the log-probs of a choice, NaN where it has null, as for the first token of a prompt."""
@@ -138,16 +102,15 @@ class CompletionsEndpoint:
             raise InvalidInput(self.name, "answers without logprobs.token_logprobs; does the model return log-probs?")
         return self._array(found, np.float64)
 
-    def _ids(self, choice: Mapping[str, Any], field: str, *, required: bool = True) -> Any | None:
-        """Return the token ids of a field, else those given in place of the tokens' texts."""
-        if isinstance(choice.get(field), list):
-            return self._array(choice[field], np.int64)
+    def _ids(self, choice: Mapping[str, Any]) -> Any | None:
+        """Return the token ids of the prompt, else those given in place of the tokens' texts; None without either."""
+        if isinstance(choice.get("prompt_token_ids"), list):
+            return self._array(choice["prompt_token_ids"], np.int64)
         texts: Sequence[str] = (choice.get("logprobs") or {}).get("tokens") or ()
-        matches = [_TOKEN_ID.fullmatch(str(text)) for text in texts] if required else []
+        matches = [_TOKEN_ID.fullmatch(str(text)) for text in texts]
         if not matches or None in matches:
             return None
-        ids = [int(match[1]) for match in matches if match is not None]
-        return np.array(ids[:-1] if field == "prompt_token_ids" else ids, np.int64)
+        return np.array([int(match[1]) for match in matches if match is not None][:-1], np.int64)
 
     def _array(self, values: Sequence[Any], dtype: type) -> Any:
         try:
