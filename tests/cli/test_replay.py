@@ -33,23 +33,25 @@ def recordings(tmp_path: Path) -> Path:
     return tmp_path / "recordings"
 
 
-def test_the_answer_is_json_too(recordings: Path) -> None:
-    answer = json.loads(run(recordings, "--json", "--worst", 3).stdout)
-    assert [update["step"] for update in answer["updates"]] == [0, 1, 2, 3, 4]
-    assert [update["n_rejected"] > 0 for update in answer["updates"]] == [False, False, False, True, True]
-    assert answer["updates"][0]["signals"]["mismatch_kl_k3"] < 1e-5 < answer["updates"][4]["signals"]["mismatch_kl_k3"]
-    first = answer["worst"][0]
-    assert first["step"] >= ILL_FROM
-    [last] = json.loads(run(recordings, "--step", 4, "--json").stdout)["updates"]
-    assert last["step"] == 4
-    printed = run(recordings)
-    assert (printed.exit_code, "worst tokens" in printed.output, "decided otherwise" in printed.output) == (
-        0,
-        True,
-        False,
-    )
-    assert first["token_id"] == first["sequence"] * 24 + first["position"]
-    assert first["d"] == pytest.approx(first["trainer_logprob"] - first["rollout_logprob"])
+def test_updates_and_their_worst_tokens_are_printed(recordings: Path) -> None:
+    printed = run(recordings, "--worst", 3)
+    assert (printed.exit_code, "decided otherwise" in printed.output) == (0, False)
+    updates, worst = (rows_of(part) for part in printed.output.split("worst tokens"))
+    assert [row[0] for row in updates] == ["0", "1", "2", "3", "4"]
+    assert [row[3] != "0" for row in updates] == [False, False, False, True, True]
+    assert [row[4] for row in updates] == ["mismatch"] * 5
+    assert float(updates[0][6]) < 1e-5 < float(updates[4][6])
+    assert len(worst) == 3
+    for _, step, _, _, sequence, position, token_id, rollout, trainer, d, _ in worst:
+        assert int(step) >= ILL_FROM
+        assert int(token_id) == int(sequence) * 24 + int(position)
+        assert float(d) == pytest.approx(float(trainer) - float(rollout), abs=2e-4)
+    assert [row[0] for row in rows_of(run(recordings, "--step", 4, "--worst", 0).output)] == ["4"]
+
+
+def rows_of(text: str) -> list[list[str]]:
+    """Return the cells of a printed table, row by row."""
+    return [[cell.strip() for cell in line.split("│")[1:-1]] for line in text.splitlines() if line.startswith("│")]
 
 
 def test_a_decision_that_is_not_reproduced_fails(recordings: Path) -> None:

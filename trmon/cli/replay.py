@@ -14,91 +14,21 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from trmon.cli.command import console, echo_json, plain_errors, unusable_input
+from trmon.cli.command import console, plain_errors, unusable_input
 from trmon.domain.errors import InvalidInput
 from trmon.domain.recording import (
     RecordedSequence,
+    RecordedToken,
     RecordedTokens,
     Replay,
+    ReplayedUpdate,
     SequenceOrder,
     replay_recording,
     worst_sequences,
 )
 from trmon.terminal.array_files import read_arrays
 from trmon.terminal.text import print_lines
-from trmon_client.api.answers import AnswerInfo, ApiNumber, encode_answer
 from trmon_client.core.recording_format import ARRAYS, FORMAT_VERSION, INDEX_FILE, RecordedCall, Recording
-
-
-class ReplayedUpdateInfo(AnswerInfo, frozen=True, kw_only=True):
-    """The recorded calls of a step and update: what was decided, and the signals of their sequences."""
-
-    step: int
-    update: int | None
-    n_calls: int
-    n_sequences: int
-    n_rejected: int
-    n_differing: int
-    notes: tuple[str, ...]
-    primary: str | None
-    signals: dict[str, ApiNumber]
-
-
-class RecordedTokenInfo(AnswerInfo, frozen=True, kw_only=True):
-    """A token with a large |d|; the log-probs are the two of the primary pair."""
-
-    rank: int
-    step: int
-    update: int | None
-    chunk: int
-    sequence: int
-    position: int
-    token_id: int | None
-    rollout_logprob: ApiNumber
-    trainer_logprob: ApiNumber
-    d: ApiNumber
-    text: str | None
-
-
-class RecordedSequenceInfo(AnswerInfo, frozen=True, kw_only=True):
-    """One of the worst sequences: its mean |d| on the primary pair, its reward, its length, its text if recorded."""
-
-    rank: int
-    step: int
-    update: int | None
-    chunk: int
-    sequence: int
-    n_tokens: int
-    reward: ApiNumber
-    mean_abs_d: ApiNumber
-    accepted: bool
-    text: str | None
-
-
-class ReplayInfo(AnswerInfo, frozen=True, kw_only=True):
-    """The content of a recording: its updates, how many sequences were decided otherwise then, and its worst tokens."""
-
-    n_differing: int
-    updates: tuple[ReplayedUpdateInfo, ...]
-    worst: tuple[RecordedTokenInfo, ...]
-    sequences: tuple[RecordedSequenceInfo, ...] = ()
-
-
-def replay_info(found: Replay, sequences: Sequence[RecordedSequence] = ()) -> ReplayInfo:
-    """Return the answer for a replay, with its worst sequences."""
-    of_token = ("sequence", "position", "token_id", "rollout_logprob", "trainer_logprob", "d")
-    return ReplayInfo.from_fields(
-        n_differing=found.n_differing,
-        updates=[
-            ReplayedUpdateInfo.from_fields(update, n_calls=len(update.calls), primary=update.columns.primary)
-            for update in found.updates
-        ],
-        worst=[
-            RecordedTokenInfo.from_fields(one, **{name: getattr(one.token, name) for name in of_token})
-            for one in found.worst
-        ],
-        sequences=[RecordedSequenceInfo.from_fields(one) for one in sequences],
-    )
 
 
 def read_recordings(directory: Path, *, first: int = 0, last: int | None = None) -> list[RecordedTokens]:
@@ -150,11 +80,8 @@ SHOWN_CHARACTERS = 60
 SIGNALS = ("kl_k1", "kl_k3", "prob_pearson", "abs_log_ratio_max")
 
 
-def print_replay(found: ReplayInfo, console: Console) -> None:
-    """Print the worst sequences, else the updates, whether the decisions are those of then, and the worst tokens."""
-    if found.sequences:
-        print_lines(console, _sequence_lines(found.sequences))
-        return
+def print_replay(found: Replay, console: Console) -> None:
+    """Print the updates, whether the decisions are those of then, and the worst tokens."""
     table = Table("step", "update", "sequences", "rejected", "pair", *SIGNALS)
     for update in found.updates:
         table.add_row(*_update_cells(update))
@@ -167,19 +94,20 @@ def print_replay(found: ReplayInfo, console: Console) -> None:
         console.print(_worst_table(found.worst))
 
 
-def _update_cells(update: ReplayedUpdateInfo) -> list[str]:
-    values = (update.signals.get(f"{update.primary}_{name}", math.nan) for name in SIGNALS)
+def _update_cells(update: ReplayedUpdate) -> list[str]:
+    primary = update.columns.primary
+    values = (update.signals.get(f"{primary}_{name}", math.nan) for name in SIGNALS)
     return [
         str(update.step),
         "-" if update.update is None else str(update.update),
         str(update.n_sequences),
         str(update.n_rejected),
-        update.primary or "-",
+        primary or "-",
         *("-" if math.isnan(value) else f"{value:.4g}" for value in values),
     ]
 
 
-def _sequence_lines(sequences: Sequence[RecordedSequenceInfo]) -> Iterator[str]:
+def _sequence_lines(sequences: Sequence[RecordedSequence]) -> Iterator[str]:
     """Yield each sequence with its place and its numbers, and its text, if that was recorded."""
     for one in sequences:
         update = "" if one.update is None else f", update {one.update}"
@@ -193,15 +121,17 @@ def _sequence_lines(sequences: Sequence[RecordedSequenceInfo]) -> Iterator[str]:
         yield "The other texts are not recorded: TRMON_RECORD_TEXTS=1 keeps three of each call."
 
 
-def _worst_table(worst: Sequence[RecordedTokenInfo]) -> Table:
-    names = ("rank", "step", "update", "chunk", "sequence", "position", "token_id")
-    table = Table(*(name.replace("_", " ") for name in names), "rollout", "trainer", "d", "text")
+def _worst_table(worst: Sequence[RecordedToken]) -> Table:
+    places = ("rank", "step", "update", "chunk", "sequence", "position", "token id")
+    table = Table(*places, "rollout", "trainer", "d", "text")
     table.title = "worst tokens"
     table.title_justify = "left"
-    for token in worst:
-        places = ("-" if (value := getattr(token, name)) is None else str(value) for name in names)
+    for one in worst:
+        token = one.token
+        at = (one.rank, one.step, one.update, one.chunk, token.sequence, token.position, token.token_id)
         numbers = (f"{value:.4f}" for value in (token.rollout_logprob, token.trainer_logprob, token.d))
-        table.add_row(*places, *numbers, escape((token.text or "")[:SHOWN_CHARACTERS]))
+        cells = ("-" if value is None else str(value) for value in at)
+        table.add_row(*cells, *numbers, escape((one.text or "")[:SHOWN_CHARACTERS]))
     return table
 
 
@@ -219,7 +149,6 @@ def replay_command(
     by: Annotated[
         SequenceOrder, typer.Option(help="The worst sequences: drift, the least reward, or the most tokens.")
     ] = SequenceOrder.DRIFT,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Compute the signals, decisions and worst tokens of a trainer's recording again.
 
@@ -227,10 +156,9 @@ def replay_command(
     """
     with plain_errors(), unusable_input():
         first, last = (first, last) if step is None else (step, step)
-        replayed = replay_recording(read_recordings(directory, first=first, last=last), n_worst=worst)
-        found = replay_info(replayed, worst_sequences(replayed.updates, by=by, n=sequences))
-        if as_json:
-            echo_json(msgspec.json.format(encode_answer(found)))
+        found = replay_recording(read_recordings(directory, first=first, last=last), n_worst=worst)
+        if shown := worst_sequences(found.updates, by=by, n=sequences):
+            print_lines(console(), _sequence_lines(shown))
         else:
             print_replay(found, console())
         sys.exit(1 if found.n_differing else 0)

@@ -1,13 +1,13 @@
-"""Stored runs come back as their clients reported them: `trmon replay` decides as recorded; the judge reads them."""
+"""Stored runs come back as their clients reported them: a replay decides as recorded; the judge reads them."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
-from tests.fixtures.command import run_here
+from trmon.cli.replay import read_recordings
+from trmon.domain.recording import replay_recording
 from trmon_research.language import stored
 from trmon_research.language.judged import judged
 from trmon_research.language.plans import FAULT_AT, N_UPDATES, plans
@@ -33,13 +33,9 @@ def test_a_temperature_that_changes_is_named_within_five_rows_and_the_row_before
 
 def test_the_tokens_of_a_run_are_decided_as_recorded(tmp_path: Path) -> None:
     folder = stored.unpack("dense-int8", tmp_path)
-    shown = run_here("replay", folder / "tokens" / "language" / "dense-int8", "--json", "--worst", "0")
-    assert shown.exit_code == 0, shown.stderr
-    assert {int(step) for step in range(0, N_UPDATES, stored.TOKENS_EVERY)} == steps_in(shown.stdout)
-
-
-def steps_in(told: str) -> set[int]:
-    return {update["step"] for update in json.loads(told)["updates"]}
+    found = replay_recording(read_recordings(folder / "tokens" / "language" / "dense-int8"), n_worst=0)
+    assert found.n_differing == 0
+    assert {update.step for update in found.updates} == {*range(0, N_UPDATES, stored.TOKENS_EVERY)}
 
 
 def test_the_manifest_says_what_the_plans_say() -> None:
