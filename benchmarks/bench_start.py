@@ -7,7 +7,7 @@ import subprocess
 import sys
 from statistics import median
 
-COMMANDS = ("--help", "version", "rules --help", "top --help", "show --help", "token --help", "serve --help")
+COMMANDS = ("--help", "--version", "rules --help", "top --help", "show --help", "token --help", "serve --help")
 RUNS = 3
 
 

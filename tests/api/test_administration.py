@@ -149,7 +149,7 @@ def test_a_report_above_the_bytes_answers_403_with_what_to_do(client: httpx.Clie
     refused = send_report(client, 0)
     assert refused.status_code == 403
     assert refused.json()["type"] == "urn:trmon:problem:quota-exceeded"
-    assert "trmon quota set math --bytes N" in refused.json()["detail"]
+    assert "raise max_bytes with `PUT /api/v1/quotas/math`" in refused.json()["detail"]
 
 
 def test_reports_above_the_rate_answer_429_and_are_accepted_later(client: httpx.Client) -> None:
@@ -158,7 +158,7 @@ def test_reports_above_the_rate_answer_429_and_are_accepted_later(client: httpx.
     refused = send_report(client, 1)
     assert refused.status_code == 429
     assert int(refused.headers["Retry-After"]) >= 1
-    assert "trmon quota set math --rate N" in refused.json()["detail"]
+    assert "raise reports_per_second with `PUT /api/v1/quotas/math`" in refused.json()["detail"]
     put(client, reports_per_second=1000)
     eventually(lambda: send_report(client, 1).status_code, lambda status: status == 200)
 
@@ -171,7 +171,7 @@ def test_a_trainer_above_the_quota_goes_on_and_its_losses_are_counted(
         for step in range(5):
             assert monitor.log_batch(step=step, **batch()).mask.all()
             eventually(partial(metric, client, REFUSED), lambda refused, step=step: refused == step + 1)
-    assert capfd.readouterr().err.count("trmon quota set math --bytes N") == 1
+    assert capfd.readouterr().err.count("raise max_bytes with `PUT /api/v1/quotas/math`") == 1
     assert metric(client, 'trmon_dropped_total{reason="refused"}') >= 4, "the last one may be refused after the finish"
 
 

@@ -30,7 +30,7 @@ def test_the_listed_summary_is_the_first_line_of_the_help(name: str) -> None:
 
 NEEDED_LATER = (
     (("--help", "top --help"), DATABASE_AND_SERVER | HTTP | {"pydantic_settings", "numpy"}),
-    (("version",), DATABASE_AND_SERVER | HTTP | {"pydantic_settings"}),
+    (("--version",), DATABASE_AND_SERVER | HTTP | {"pydantic_settings"}),
     (
         ("show --help", "diagnose --example", "whatif --help", "ingest --help", "rules check --help"),
         DATABASE_AND_SERVER | HTTP,

@@ -1,4 +1,4 @@
-"""`trmon runs`, `signals`, `edit`, `delete` and `note` over a running service."""
+"""`trmon runs`, `signals`, `delete` and `note` over a running service."""
 
 from __future__ import annotations
 
@@ -58,21 +58,6 @@ def test_signals_are_printed_for_a_spreadsheet_and_for_a_program(watched: str) -
     assert len(run_here("signals", "math/grpo", "lr", "--csv", "--points", 2, url=watched).stdout.splitlines()) == 3
 
 
-WRONG = [
-    (("signals", "math/grpo", "lr", "--csv", "--json"), "--csv: and --json were both given"),
-    (("edit", "math/grpo", "--tag", "x", "--untag", "x"), "remove_tags: 'x' is in add_tags too"),
-    (("edit", "math/grp", "--owner", "ana"), "no run 'math/grp'; did you mean math/grpo?"),
-    (("delete", "math/grp", "--yes"), "no run 'math/grp'; did you mean math/grpo?"),
-]
-
-
-@pytest.mark.parametrize(("command", "said"), WRONG)
-def test_what_is_wrong_is_one_line(watched: str, command: tuple[str, ...], said: str) -> None:
-    refused = run_here(*command, url=watched)
-    assert (refused.exit_code, said in refused.stderr) == (1, True), refused.stderr
-    assert len(refused.stderr.splitlines()) == 1
-
-
 def test_a_note_is_written_and_read(watched: str) -> None:
     written = run_here("note", "math/grpo", "lr raised", "--step", 3, url=watched)
     assert written.exit_code == 0, written.stderr
@@ -81,24 +66,6 @@ def test_a_note_is_written_and_read(watched: str) -> None:
     assert (note["text"], note["step"], note["author"]) == ("lr raised", 3, "local")
     made_safe = run_here("note", "math/grpo", "a\x1b[2Jb", url=watched)
     assert (made_safe.exit_code, "a\ufffd[2Jb" in made_safe.stdout) == (0, True)
-
-
-def test_runs_are_edited_and_what_fails_is_named(service: ThreadedService) -> None:
-    with service.client() as client:
-        train(client, MATH)
-        train(client, OTHER)
-        edit = ("edit", "math/grpo", "math/none", "code/ppo")
-        edited = run_here(*edit, "--owner", "ana", "--tag", "x", "--untag", "dapo", "--archive", url=service.url)
-        assert edited.exit_code == 1
-        assert "1 of 3 runs not changed: math/none: " in edited.stderr
-        assert "no run 'math/none'" in edited.stderr
-        rows = [line.split() for line in edited.stdout.splitlines() if "/" in line]
-        assert [(row[0], {"ana", "x"} <= {*row}) for row in rows] == [("math/grpo", True), ("code/ppo", True)]
-        for name in ("math/grpo", "code/ppo"):
-            run = client.get(f"/api/v1/runs/{name}").json()
-            assert (run["owner"], run["tags"], run["archived"]) == ("ana", ["x"], True)
-        back = run_here("edit", "math/grpo", "--unarchive", "--json", url=service.url)
-        assert (json.loads(back.stdout)["archived"], json.loads(back.stdout)["owner"]) == (False, "ana"), back.stderr
 
 
 def test_a_run_is_deleted_after_asking_by_an_admin_and_the_audit_log_says_so(service: ThreadedService) -> None:

@@ -93,7 +93,7 @@ def test_secrets_are_created_once(container: Container) -> None:
 
 
 def test_other_arguments_run_a_trmon_command(container: Container) -> None:
-    done = container.run("version")
+    done = container.run("--version")
     assert done.returncode == 0
     assert "trmon 0." in done.stdout
 

@@ -24,7 +24,7 @@ WIDTHS = (80, 120)
 TERMINAL = {"TTY_COMPATIBLE": "1", "TERM": "dumb", "LINES": "50"}
 """What makes an output count as a terminal without colours."""
 LATER_SECONDS = 120.0
-GROUPS = ("lab", "lake", "token", "quota", "notify", "risk", "rules", "grafana")
+GROUPS = ("lab", "lake", "token", "notify", "risk", "rules", "grafana")
 NEEDS_SERVICE = [
     *("top --once", "runs", *(f"show {run}" for run in RUNS), f"diff {HEALTHY} {DRIFTING}"),
     *(f"diagnose {DRIFTING}", f"budget {DRIFTING}", f"whatif --policy geo_mask --policy trm_max {DRIFTING}"),

@@ -84,7 +84,7 @@ def test_messages_of_new_runs_above_the_limit_are_refused_with_what_to_do() -> N
     [refusal] = run(gate.admit([a_message(wire.Start(**ORIGIN), "third")], access=EVERYTHING))
     assert isinstance(refusal, QuotaExceeded)
     assert str(refusal) == (
-        "project 'math' may store 2 runs: delete runs, or raise it with `trmon quota set math --runs N`"
+        "project 'math' may store 2 runs: delete runs, or raise max_runs with `PUT /api/v1/quotas/math`"
     )
 
 
@@ -131,7 +131,7 @@ def test_above_the_rate_nothing_of_a_request_is_admitted_and_the_wait_is_named()
     clock = Clock()
     gate = gate_of(FewQuotas(Quota(project="math", reports_per_second=2.0)), clock=clock)
     assert admitted(gate, *[a_report()] * 8) == [True] * 8, "one bundle may be larger than the rate"
-    with pytest.raises(Overloaded, match="trmon quota set math --rate N") as refused:
+    with pytest.raises(Overloaded, match="raise reports_per_second with `PUT /api/v1/quotas/math`") as refused:
         admitted(gate, a_report())
     assert refused.value.retry_after_seconds == 3.0
     assert admitted(gate, a_message(wire.Finish(**ORIGIN, sequence=1)), a_report(project="code")) == [True, True]

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from trmon.cli.commands import COMMANDS, LazyGroup, version_command
+from trmon.cli.commands import COMMANDS, LazyGroup
 
 app = typer.Typer(
     cls=LazyGroup,
@@ -18,9 +18,16 @@ app = typer.Typer(
 
 
 def _show_versions(wanted: bool) -> None:
-    if wanted:
-        version_command()
-        raise typer.Exit
+    if not wanted:
+        return
+    from importlib.metadata import version as version_of
+
+    from trmon_client.core import wire  # with numpy, which no other option needs
+
+    versions = {name: version_of(name) for name in ("trmon", "trmon-client")}
+    typer.echo(", ".join(f"{name} {number}" for name, number in versions.items()))
+    typer.echo(f"wire {wire.WIRE_MAJOR}.{wire.WIRE_MINOR}, semantics {wire.SEMANTICS_VERSION}")
+    raise typer.Exit
 
 
 @app.callback()

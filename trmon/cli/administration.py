@@ -1,14 +1,9 @@
-"""`trmon token`, `trmon quota` and `trmon audit`: API tokens, limits of projects, and what was changed."""
+"""`trmon token`: create, list, rotate and revoke API tokens."""
 
 from __future__ import annotations
 
-import csv
-import json
-import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.table import Table
@@ -16,10 +11,8 @@ from rich.table import Table
 from trmon.api.http.auth import digest_of, new_secret
 from trmon.cli.command import DataDir, console, parse_duration, plain_errors
 from trmon.cli.database import new_database_said, open_store, operator
-from trmon.domain.access import EVERYTHING, AuditAction, AuditDocument, AuditEntry, Quota, Scope, Token
+from trmon.domain.access import EVERYTHING, Scope, Token
 from trmon.domain.identity import checked_name
-from trmon.store import Store
-from trmon.terminal.text import print_rows
 
 SECONDS_PER_DAY = 86_400.0
 
@@ -110,105 +103,3 @@ def _expiry(known: Token) -> str:
 
 def _shown(at: float) -> str:
     return time.strftime("%F %H:%M", time.gmtime(at))
-
-
-MAX_LIMIT = 1 << 62
-
-quota = typer.Typer(no_args_is_help=True, help="Limit what projects store and send.")
-
-
-@quota.command("set")
-def set_quota_command(
-    project: Annotated[str, typer.Argument(help="The project.")],
-    runs: Annotated[int | None, typer.Option(min=0, max=MAX_LIMIT, help="Maximum number of runs.")] = None,
-    n_bytes: Annotated[
-        int | None, typer.Option("--bytes", min=0, max=MAX_LIMIT, help="Maximum of stored report bytes.")
-    ] = None,
-    rate: Annotated[
-        float | None, typer.Option(min=0.001, max=1e9, help="Maximum reports a second, for each API process.")
-    ] = None,
-    data_dir: DataDir = None,
-) -> None:
-    """Replace the limits of a project; one that is not given is none. A running service follows within 5 seconds."""
-    with plain_errors(), open_store(data_dir) as store:
-        wanted = Quota(
-            project=checked_name(project, field="PROJECT"), max_runs=runs, max_bytes=n_bytes, reports_per_second=rate
-        )
-        store.quotas.put(wanted, access=operator(), now=time.time()).result()
-        typer.echo(f"{project}: {_limits(wanted)}")
-
-
-@quota.command("list")
-def list_quotas_command(data_dir: DataDir = None) -> None:
-    """List the limits of projects and what they use."""
-    with plain_errors(), open_store(data_dir) as store:
-        table = Table("project", "limits", "runs", "report bytes")
-        for known in store.quotas.list(access=EVERYTHING):
-            usage = store.quotas.usage(known.project)
-            table.add_row(known.project, _limits(known), str(len(usage.runs)), str(usage.report_bytes))
-        console().print(table)
-
-
-def _limits(known: Quota) -> str:
-    return ", ".join(f"{resource.value} {limit:.15g}" for resource, limit in known.limits().items()) or "no limit"
-
-
-PAGE_ENTRIES = 1000
-SHOWN = ("at", "actor", "action", "project", "target", "before", "after")
-FIELDS = tuple(AuditEntry.__annotations__)
-
-
-def audit_command(
-    project: Annotated[str | None, typer.Option(help="Only actions in this project.")] = None,
-    actor: Annotated[str | None, typer.Option(help="Only actions of this token, of `local` or of `cli:USER`.")] = None,
-    action: Annotated[AuditAction | None, typer.Option(help="Only this action.")] = None,
-    since: Annotated[str | None, typer.Option(help="Only the time since, e.g. 90s, 30m, 24h or 7d.")] = None,
-    limit: Annotated[int, typer.Option(min=1, help="Maximum number of actions.")] = 100,
-    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object per line.")] = False,
-    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV with a header.")] = False,
-    data_dir: DataDir = None,
-) -> None:
-    """Show administrative actions, newest first: when, who, what, before and after."""
-    with plain_errors(), open_store(data_dir) as store:
-        earliest = None if since is None else time.time() - parse_duration(since, field="--since")
-        entries = _entries(store, limit=limit, project=project, actor=actor, action=action, since=earliest)
-        if as_json:
-            for entry in entries:
-                typer.echo(json.dumps(_fields(entry)))
-        elif as_csv:
-            _write_csv(entries)
-        else:
-            print_rows(console(), SHOWN, map(_cells, entries))
-
-
-def _entries(store: Store, *, limit: int, **wanted: Any) -> Iterator[AuditEntry]:
-    after = None
-    while limit > 0:
-        page = store.audit.list(access=EVERYTHING, after=after, limit=min(limit, PAGE_ENTRIES), **wanted)
-        yield from page.items
-        limit, after = limit - len(page.items), page.next
-        if after is None:
-            return
-
-
-def _fields(entry: AuditEntry) -> dict[str, Any]:
-    at = time.strftime("%FT%TZ", time.gmtime(entry.at))
-    return {**asdict(entry), "at": at, "action": entry.action.value}
-
-
-def _write_csv(entries: Iterable[AuditEntry]) -> None:
-    writer = csv.DictWriter(sys.stdout, FIELDS, lineterminator="\n")
-    writer.writeheader()
-    for entry in entries:
-        writer.writerow(_fields(entry) | {"before": _text(entry.before), "after": _text(entry.after)})
-
-
-def _cells(entry: AuditEntry) -> Sequence[str]:
-    at = time.strftime("%F %T", time.gmtime(entry.at))
-    what = (entry.actor, entry.action.value, entry.project or "all", entry.target)
-    return (at, *what, _text(entry.before), _text(entry.after))
-
-
-def _text(document: AuditDocument | None) -> str:
-    """Return a document as ASCII, so that no control character reaches the terminal."""
-    return "" if document is None else json.dumps(document)

@@ -7,15 +7,12 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich import box
-from rich.markup import escape
-from rich.table import Table
 
-from trmon.cli.command import console, echo_json, plain_errors, read_settings
+from trmon.cli.command import plain_errors, read_settings
 from trmon.config import rules as rulefiles
 from trmon.terminal.text import printable
 
-rules = typer.Typer(no_args_is_help=True, help="Check and test alert rules, and count their messages.")
+rules = typer.Typer(no_args_is_help=True, help="Check and test alert rules.")
 
 
 @rules.command("check")
@@ -38,34 +35,6 @@ def test_rules(
         if not all(verdict.passed for verdict in verdicts):
             raise typer.Exit(1)
 
-
-@rules.command("budget")
-def alarm_budget(
-    url: Annotated[str | None, typer.Option(help="URL of the service.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the budget as JSON.")] = False,
-) -> None:
-    """Print how many messages each rule sent per day of training over 7 and 30 days, and what came of its alerts."""
-    from trmon.cli.running_service import service_of  # with urllib3, which checking a file need not load
-    from trmon_client.api.answers import encode_answer
-
-    with plain_errors(), service_of(url) as service:
-        found = service.alarm_budget()
-        if as_json:
-            echo_json(encode_answer(found))
-            return
-        terminal = console()
-        for window in found.windows:
-            table = Table(f"{window.days} days, {window.run_days:,.3g} run-days", box=box.SIMPLE_HEAD, pad_edge=False)
-            for name in BUDGET_COLUMNS:
-                table.add_column(name, justify="right")
-            for rule in window.rules:
-                counts = (rule.alerts, rule.acknowledged, rule.silenced, rule.harmed, rule.unanswered)
-                rate = "-" if rule.per_run_day is None else f"{rule.per_run_day:,.2g}"
-                table.add_row(escape(rule.rule), f"{rule.messages:,}", rate, *(f"{count:,}" for count in counts))
-            terminal.print(table)
-
-
-BUDGET_COLUMNS = ("messages", "per run-day", "alerts", "acknowledged", "silenced", "then harm", "none of these")
 
 notify = typer.Typer(no_args_is_help=True, help="Test the receivers of alerts.")
 

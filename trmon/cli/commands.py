@@ -69,10 +69,6 @@ _COMMANDS = {
     ),
     "signals": ("signals:signals_command", "Print signals of a run by step, or the names of those it has."),
     "note": ("runs:note_command", "Write a note on a run or on one of its steps, or print its notes, newest first."),
-    "edit": (
-        "runs:edit_command",
-        "Change the owner and the tags of runs, archive them, or take them back; needs a token with the scope admin.",
-    ),
     "delete": (
         "runs:delete_command",
         "Delete a run with all its data, after asking; needs a token with the scope admin.",
@@ -100,11 +96,6 @@ _COMMANDS = {
         "watch:watch",
         "Follow a log that a trainer is writing, and send its new steps to a running service, until interrupted.",
     ),
-    "audit": (
-        "administration:audit_command",
-        "Show administrative actions, newest first: when, who, what, before and after.",
-    ),
-    "version": ("commands:version_command", "Print the versions of the service, the client and the wire format."),
     "demo": (
         "lab:demo_command",
         "Train a healthy, a drifting and a collapsing run against a local service, and print what trmon reported.",
@@ -112,10 +103,9 @@ _COMMANDS = {
     "lab": ("lab:lab_command", "Train a small policy by reinforcement learning, which reports to a running service."),
     "lake": ("lake:lake", "Move attempts of ended runs to the lake, and see what has moved."),
     "token": ("administration:token", "Create, list, rotate and revoke API tokens."),
-    "quota": ("administration:quota", "Limit what projects store and send."),
     "notify": ("alerts:notify", "Test the receivers of alerts."),
     "risk": ("risk:risk", "Calibrate the risk of a collapse on your own runs."),
-    "rules": ("alerts:rules", "Check and test alert rules, and count their messages."),
+    "rules": ("alerts:rules", "Check and test alert rules."),
     "grafana": ("grafana:grafana", "Push the dashboards to a Grafana."),
 }
 COMMANDS = {name: CommandEntry(f"trmon.cli.{target}", summary) for name, (target, summary) in _COMMANDS.items()}
@@ -139,14 +129,3 @@ def load_command(name: str) -> Any:
     alone = typer.Typer(add_completion=False)
     alone.command(name)(loaded)
     return typer.main.get_command(alone)
-
-
-def version_command() -> None:
-    """Print the versions of the service, the client and the wire format."""
-    from importlib.metadata import version as version_of
-
-    from trmon_client.core import wire
-
-    versions = {name: version_of(name) for name in ("trmon", "trmon-client")}
-    typer.echo(", ".join(f"{name} {number}" for name, number in versions.items()))
-    typer.echo(f"wire {wire.WIRE_MAJOR}.{wire.WIRE_MINOR}, semantics {wire.SEMANTICS_VERSION}")

@@ -1,4 +1,4 @@
-"""`trmon runs`, `edit`, `delete` and `note`: list and change runs, and the notes on them."""
+"""`trmon runs`, `delete` and `note`: list and delete runs, and the notes on them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rich.text import Text
 
 from trmon.cli.command import console, echo_json, plain_errors
 from trmon.cli.running_service import service_of
-from trmon.domain.errors import InvalidInput, TrmonError
+from trmon.domain.errors import InvalidInput
 from trmon.domain.runs.run import RunState
 from trmon.terminal.arguments import parse_run_name
 from trmon.terminal.fleet import EDGES, GAP
@@ -22,7 +22,6 @@ from trmon.terminal.names import fold_run_names
 from trmon.terminal.text import PIPE_WIDTH, last_seen_text
 from trmon_client.api import NoteInfo, RunInfo
 from trmon_client.api.answers import encode_answer
-from trmon_client.api.errors import NotFoundError, RequestRefused
 
 WRAPPED = ("owner", "tags", "firing")
 LEAST_NAME, NAME_SHARE = 24, 3
@@ -85,40 +84,6 @@ def runs_command(
         else:
             terminal = console()
             terminal.print(run_table(runs, now=time.time(), width=terminal.width))
-
-
-def edit_command(
-    runs: Annotated[list[str], typer.Argument(metavar="PROJECT/RUN...", help="Runs of a running service.")],
-    owner: Annotated[str | None, typer.Option(help="The new owner.")] = None,
-    tag: Annotated[list[str] | None, typer.Option(help="A tag to add; repeat for several.")] = None,
-    untag: Annotated[list[str] | None, typer.Option(help="A tag to remove; repeat for several.")] = None,
-    archive: Annotated[
-        bool | None, typer.Option("--archive/--unarchive", help="Take the runs out of the fleet, or back into it.")
-    ] = None,
-    url: Annotated[str | None, typer.Option(help="URL of the service.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object per line.")] = False,
-) -> None:
-    """Change the owner and the tags of runs, archive them, or take them back; needs a token with the scope admin."""
-    with plain_errors(), service_of(url) as service:
-        if owner is None and archive is None and not tag and not untag:
-            raise InvalidInput("options", "give at least one of --owner, --tag, --untag, --archive and --unarchive")
-        names = [str(parse_run_name(run)) for run in dict.fromkeys(runs)]
-        changed, refused = [], []
-        for name in names:
-            try:
-                changed.append(
-                    service.change(name, owner=owner, add_tags=tag or (), remove_tags=untag or (), archived=archive)
-                )
-            except (NotFoundError, RequestRefused) as error:  # of this run alone: the others are changed
-                refused.append(f"{name}: {error}")
-        if as_json:
-            for run in changed:
-                echo_json(encode_answer(run))
-        elif changed:
-            terminal = console()
-            terminal.print(run_table(changed, now=time.time(), width=terminal.width))
-        if refused:
-            raise TrmonError(f"{len(refused)} of {len(names)} runs not changed: {'; '.join(refused)}")
 
 
 def delete_command(

@@ -152,8 +152,8 @@ class QuotaGate:
             if use.tokens <= 0:
                 self._counters.quota_refused.labels(project, QuotaResource.RATE.value).inc(n)
                 raise Overloaded(
-                    f"project {project!r} may send {rate:g} reports a second; an admin can raise it: "
-                    f"`trmon quota set {project} --rate N`",
+                    f"project {project!r} may send {rate:g} reports a second; an admin can raise "
+                    f"reports_per_second with `PUT /api/v1/quotas/{project}`",
                     retry_after_seconds=max(1.0, -use.tokens / rate),
                 )
             use.tokens -= n
@@ -179,8 +179,8 @@ class QuotaGate:
         self._counters.quota_refused.labels(quota.project, resource.value).inc()
         stored = f"{quota.max_runs} runs" if resource is QuotaResource.RUNS else f"{quota.max_bytes} bytes of reports"
         return QuotaExceeded(
-            f"project {quota.project!r} may store {stored}: delete runs, or raise it with "
-            f"`trmon quota set {quota.project} --{resource.value} N`"
+            f"project {quota.project!r} may store {stored}: delete runs, or raise max_{resource.value} with "
+            f"`PUT /api/v1/quotas/{quota.project}`"
         )
 
 

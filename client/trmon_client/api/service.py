@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import msgspec
 
-from trmon_client.api.alerts import AlarmBudgetInfo, AlertInfo, RuleInfo
+from trmon_client.api.alerts import AlertInfo, RuleInfo
 from trmon_client.api.answers import ItemPage, decode_answer
 from trmon_client.api.batches import BatchInfo, SequencesInfo
 from trmon_client.api.budget import BudgetInfo
@@ -110,10 +110,6 @@ class Service:
         if run is not None:
             project, name = _split_name(run)
         return self._list("/api/v1/alerts", AlertInfo, {"project": project, "run": name, "state": state})
-
-    def alarm_budget(self) -> AlarmBudgetInfo:
-        """Return the messages of each rule per day of training over 7 and 30 days, and what came of its alerts."""
-        return self._decoded(self._http.request("GET", "/api/v1/alerts/budget"), AlarmBudgetInfo)
 
     def incidents(
         self, *, project: str | None = None, run: str | None = None, state: str | None = None
@@ -214,20 +210,6 @@ class Service:
     def delete_note(self, run: str, note_id: int) -> None:
         """Delete a note; it needs a token with the scope admin."""
         self._request_run(run, "DELETE", f"/notes/{note_id}")
-
-    def change(
-        self,
-        run: str,
-        *,
-        owner: str | None = None,
-        add_tags: Iterable[str] = (),
-        remove_tags: Iterable[str] = (),
-        archived: bool | None = None,
-    ) -> RunInfo:
-        """Change a run's owner, single tags, or whether it is archived; it needs a token with the scope admin."""
-        change = {"owner": owner, "archived": archived, "add_tags": [*add_tags], "remove_tags": [*remove_tags]}
-        body = msgspec.json.encode({name: value for name, value in change.items() if value not in (None, [])})
-        return self._decoded(self._request_run(run, "PATCH", body=body), RunInfo)
 
     def delete(self, run: str) -> None:
         """Delete a run with all its data; it needs a token with the scope admin, and is in the audit log."""
