@@ -57,7 +57,7 @@ BAD = (
     *(f"whatif {STRICT}", f"whatif {DRIFTING} {STRICT} --workers 2", f"whatif --source %TMP% {STRICT}"),
     *("backtest nowhere", "backtest ftp://there", "backtest http://127.0.0.1:1 --workers 1"),
     *("backtest --against builtin", "backtest --json --csv", "backtest -o x"),
-    *("lab --inject nan --config %TMP%/empty.json", "lab --config %TMP%/empty.json", "lab --config absent.json"),
+    "lab --inject gremlins",
     *("grafana push", *(f"grafana push --token glsa_secret --url '{url}'" for url in ("http://[::1", "http://"))),
     *("lake status", "lake move --data-dir %DATA%"),
     *(f"TRMON_LAKE_URL={url} lake move --data-dir %DATA%" for url in ("s3:///lake", "s3://key:secret@bucket/lake")),
