@@ -256,11 +256,11 @@ def readme_signals() -> str:
 def assistants_tools() -> str:
     """Return the table of the tools of `trmon mcp`: what each answers, and its arguments, those that it needs first."""
     rows = []
-    for name, function in TOOLS.items():
+    for function in TOOLS:
         said = " ".join((function.__doc__ or "").split())
         asked = list(inspect.signature(function).parameters.values())[1:]
         shown = (f"`{one.name}`" if one.default is one.empty else f"[`{one.name}`]" for one in asked)
-        rows.append((f"`{name}`", re.split(r"(?<=\.) ", said)[0], ", ".join(shown)))
+        rows.append((f"`{function.__name__}`", re.split(r"(?<=\.) ", said)[0], ", ".join(shown)))
     return table(("tool", "what it answers", "arguments"), rows)
 
 

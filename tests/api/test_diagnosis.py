@@ -18,8 +18,7 @@ from tests.fixtures.service import ThreadedService
 from tests.fixtures.trainer import finish, send_step, train_until_risk
 from tests.fixtures.waiting import eventually
 from trmon.api.diagnosis_answer import diagnosis_info
-from trmon.assistants.diagnosis_tools import collapse_risk_tool, diagnose_run_tool
-from trmon.assistants.run_tools import list_alerts_tool, list_runs_tool
+from trmon.assistants.run_tools import collapse_risk, diagnose_run, list_alerts, list_runs
 from trmon.domain.collapse_risk.risk_model import shipped_model
 from trmon.domain.collapse_risk.risk_reading import FIRST_ROWS, RiskReading
 from trmon.domain.findings.verdict import Word
@@ -140,13 +139,13 @@ def test_every_reader_says_the_same_onset(service: ThreadedService) -> None:
     assert re.search(rf'trmon_incident_since_step{{[^}}]*run="{ILL.name}"[^}}]*}} {since}\.0\n', metrics)
 
     with Service(service.url) as assistant:
-        told = diagnose_run_tool(assistant, name)
-        [listed] = list_alerts_tool(assistant, run=name, incidents_only=True)["alerts"]
-        [line] = [one for one in list_runs_tool(assistant)["runs"] if one["run"] == name]
+        told = diagnose_run(assistant, name)
+        [listed] = list_alerts(assistant, run=name, incidents_only=True)["alerts"]
+        [line] = [one for one in list_runs(assistant)["runs"] if one["run"] == name]
     assert (told["since_step"], told["last_good_step"]) == (since, last_good)
     assert (told["findings"][0]["finding"], told["findings"][0]["since_step"]) == (lead["finding"], since)
-    assert headline in told["why"]
-    assert (listed["step"], line["since_step"]) == (since, since)
+    assert headline in told["verdict"]["why"]
+    assert (listed["step"], line["verdict"]["since_step"]) == (since, since)
     assert told["remedy"]["first"] == diagnosis["remedy"]["first"] == diagnosis["incident"]["fix"]
     assert status["verdict"]["todo"] == diagnosis["remedy"]["first"]
 
@@ -176,7 +175,7 @@ def test_the_risk_of_the_newest_step_is_the_same_everywhere(run: OwnRun, shared_
     ]
     assert brief == {name: risk[name] for name in ("probability", "level", "driven_by", "calibration")}
     with Service(shared_service.url) as service:
-        told = collapse_risk_tool(service, str(run.key))
+        told = collapse_risk(service, str(run.key))
     assert [one["words"] for one in told["drivers"]] == [one["words"] for one in drivers]
     assert [told["probability"], *(one["log_odds"] for one in told["drivers"])] == pytest.approx(newest, rel=1e-3)
     assert (told["level"], told["calibration"]) == (risk["level"], risk["calibration"])

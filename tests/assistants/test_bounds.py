@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 
 import httpx
+import numpy as np
 import pytest
 
 from tests.fixtures.assistant import Assistant, over_stdio
@@ -13,7 +14,8 @@ from tests.fixtures.messages import ORIGIN, columns
 from tests.fixtures.service import ThreadedService
 from tests.fixtures.trainer import finish, send, send_step
 from tests.fixtures.waiting import eventually
-from trmon.assistants.answers import MAX_ANSWER_BYTES, as_result, bounded_text, rounded, taken, written_time
+from trmon.assistants.answers import bounded_text, rounded, shortened, taken
+from trmon.assistants.server import MAX_ANSWER_BYTES, as_result
 from trmon.domain.errors import InvalidInput
 from trmon.domain.identity import RunKey
 from trmon_client.core import wire
@@ -27,6 +29,7 @@ N_SEQUENCES, N_NOTES = 2_500, 45
 def assistant(shared_service: ThreadedService, shared: httpx.Client) -> Iterator[Assistant]:
     """An assistant of a service whose trainer sends as much text as it may, and corrupt log-probs."""
     config = {f"option {i}": {f"{INVISIBLE} {j}": "x" * 300 for j in range(5)} for i in range(40)}
+    config |= {"z.b": 1, "z": {"b": "twice"}}
     send(shared, LARGE, wire.Start(**ORIGIN, owner="o" * 100, tags=["t" * 60] * 3, config=config))
     for step in range(6):
         n_invalid = [1] * (N_SEQUENCES if step else 4)
@@ -42,7 +45,7 @@ def assistant(shared_service: ThreadedService, shared: httpx.Client) -> Iterator
 
 def test_a_large_configuration_is_cut_and_can_be_searched(assistant: Assistant) -> None:
     found = assistant.ask("describe_run", run=str(LARGE))
-    assert (len(found["config"]), found["config_left_out"]) == (40, 160)
+    assert (len(found["config"]), found["config_left_out"]) == (40, 161)
     assert all("[cut: 140 more characters]" in value for value in found["config"].values())
     assert all(name.isprintable() for name in found["config"])
     searched = assistant.ask("describe_run", run=str(LARGE), options="39.")
@@ -52,7 +55,9 @@ def test_a_large_configuration_is_cut_and_can_be_searched(assistant: Assistant) 
 def test_long_notes_are_cut_and_counted(assistant: Assistant) -> None:
     found = assistant.ask("list_notes", run=str(LARGE), limit=25)
     assert (len(found["notes"]), found["more"]) == (25, True)
-    assert all("more characters]" in note["text"] for note in found["notes"])
+    assert all(
+        "more characters]" in note["text"] and note.keys() == {"author", "text", "at"} for note in found["notes"]
+    )
 
 
 def test_every_answer_on_it_is_small_and_names_the_cause(assistant: Assistant) -> None:
@@ -86,16 +91,49 @@ def test_an_answer_that_is_too_large_is_refused_with_what_to_do() -> None:
 
 @pytest.mark.parametrize(
     ("value", "shown"),
-    [(math.nan, None), (None, None), (math.inf, "inf"), (-math.inf, "-inf"), (0.123456, 0.1235), (123456.0, 123500.0)],
+    [(math.nan, None), (math.inf, "inf"), (-math.inf, "-inf"), (0.123456, 0.1235), (123456.0, 123500.0)],
 )
-def test_numbers_have_four_digits_and_are_json(value: float | None, shown: object) -> None:
+def test_numbers_have_four_digits_and_are_json(value: float, shown: object) -> None:
     assert rounded(value) == shown
 
 
-def test_text_is_cut_visibly_and_times_are_written_out() -> None:
+def test_text_is_cut_visibly() -> None:
     assert bounded_text("abc", 3) == "abc"
     assert bounded_text("abcde", 3) == "abc [cut: 2 more characters]"
     assert bounded_text("a\u200bb") == "a\N{REPLACEMENT CHARACTER}b"
-    assert written_time(0.0) == "1970-01-01T00:00:00Z"
-    assert written_time(None) is None
-    assert (taken([1, 2, 3], 2), taken([1, 2], 2)) == (([1, 2], True), ([1, 2], False))
+    assert (taken([1, 2, 3], 2), taken([1, 2], 2)) == (([1, 2], True), ([1, 2], None))
+
+
+def test_an_answer_is_without_what_is_long_unknown_or_empty() -> None:
+    answer = {
+        "run": "a\x1bb",
+        "nothing": [None, "", [], {}, math.nan],
+        "unknown": math.nan,
+        "empty": {"tags": (), "owner": None, "text": ""},
+        "false": False,
+        "zero": 0,
+        "started_at": 1.7e9,
+        "warn_at": 0.123456,
+        "never_at": 1e300,
+        "values": np.array([1.23456, math.nan, math.inf]),
+        "items": list(range(7)),
+        "options": {f"{n}\u200b": n for n in range(50)},
+        "one": {"hash": "beef", "step": 1},
+        "other": {"hash": "beef", "step": 1},
+    }
+    found = shortened(answer, "hash", "one.step", items=5)
+    options = found.pop("options")
+    assert (len(options), options["0\N{REPLACEMENT CHARACTER}"], found.pop("options_left_out")) == (40, 0, 10)
+    assert found == {
+        "run": "a\N{REPLACEMENT CHARACTER}b",
+        "nothing": [None, "", [], {}, None],
+        "false": False,
+        "zero": 0,
+        "started_at": "2023-11-14T22:13:20Z",
+        "warn_at": 0.1235,
+        "never_at": 1e300,
+        "values": [1.235, None, "inf"],
+        "items": [0, 1, 2, 3, 4],
+        "items_left_out": 2,
+        "other": {"step": 1},
+    }

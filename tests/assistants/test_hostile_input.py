@@ -12,11 +12,11 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.assistants.test_read_only import QUESTIONS, RUN
+from tests.assistants.test_read_only import QUESTIONS
 from tests.fixtures.assistant import COMMAND, Assistant, over_stdio
 from tests.fixtures.service import ThreadedService
 from tests.fixtures.trainer import train
-from trmon.assistants.answers import MAX_ANSWER_BYTES
+from trmon.assistants.server import MAX_ANSWER_BYTES
 
 HOSTILE: tuple[Any, ...] = (
     *("", "/", "..", "math/..", "../../admin/tokens", "math%2fgrpo", "math/grpo?x=1", "math/grpo#x"),
@@ -73,15 +73,6 @@ def test_no_argument_reaches_another_path_of_the_service(assistant: Assistant) -
                     run,
                     answer,
                 )
-
-
-@pytest.mark.parametrize(
-    "uri", ["trmon://findings/../../x", "file:///etc/passwd", "trmon://explanations/..%2fx", "http://x/"]
-)
-def test_no_other_resource_is_read(assistant: Assistant, uri: str) -> None:
-    with pytest.raises(Exception, match=r"(?i)unknown|not|no "):
-        assistant.read(uri)
-    assert assistant.ask("describe_run", run=RUN)
 
 
 GARBAGE = (

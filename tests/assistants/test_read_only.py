@@ -109,7 +109,7 @@ def settled(service: ThreadedService) -> dict[str, list[tuple[Any, ...]]]:
 
 
 def test_every_tool_is_asked() -> None:
-    assert list(QUESTIONS) == list(TOOLS)
+    assert list(QUESTIONS) == [tool.__name__ for tool in TOOLS]
 
 
 def test_tools_change_nothing_even_with_the_token_of_an_admin(
@@ -122,8 +122,6 @@ def test_tools_change_nothing_even_with_the_token_of_an_admin(
     with over_stdio(service.url, token=secret) as assistant:
         for tool, arguments in QUESTIONS.items():
             assert assistant.ask(tool, **arguments)
-        assistant.read("trmon://findings")
-        assistant.read("trmon://explanations/stale_rollouts")
     asked = set(seen)
     assert {path for method, path in asked if method != "GET"} == {f"/api/v1/runs/{RUN}/whatif"}
     assert {method for method, _ in asked} == {"GET", "POST"}

@@ -20,4 +20,3 @@ def test_the_configuration_starts_the_command_with_its_options() -> None:
     known = {option for parameter in load_command(command).params for option in parameter.opts}
     assert {argument for argument in arguments if argument.startswith("--")} <= known
     assert set(entry["env"]) <= {"TRMON_TOKEN", f"TRMON_TOKEN{SUFFIX}"}
-    assert "--http-port" in known

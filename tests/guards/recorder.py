@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Any
 from zipfile import ZipFile
 
-from tests.guards import commands, page, routes
+from tests.guards import assistants, commands, page, routes
 from tests.guards.golden_files import VARIES, lines, plain, plain_text, record
 from tests.guards.recorded_service import RecordedService, recorded_service
 
-FAST = ("routes", "metrics", "events", "notifications", "errors", "changes")
+FAST = ("routes", "assistants", "metrics", "events", "notifications", "errors", "changes")
 """The kinds that need the service alone, in the order in which they are asked for: the last changes the runs."""
 SLOW = ("page", "commands", "help", "errors-of-commands", "errors-of-client", "packages")
 """The kinds that start processes and a browser; they come first, while the runs are as they were reported."""
@@ -41,6 +41,7 @@ def documents(
         "errors-of-client": lambda: {"all": commands.client_refusals(folder)},
         "packages": lambda: {"wheels": wheels(folder / "wheels"), "imports": imports()},
         "routes": lambda: {"all": routes.documented(client), **routes.reads(client)},
+        "assistants": lambda: assistants.answers(service.url),
         "metrics": lambda: {"metrics": routes.metrics(client)},
         "events": lambda: {"run": routes.events(client)},
         "notifications": lambda: {"webhook": webhooks(service), "mail": mails(service)},

@@ -18,7 +18,7 @@ from tests.fixtures.receiver import WebhookServer
 from tests.fixtures.service import ThreadedService
 from tests.fixtures.waiting import eventually
 from tests.web.conftest import Visiting
-from trmon.assistants.run_tools import list_runs_tool
+from trmon.assistants.run_tools import list_runs
 from trmon_client.api import Service
 
 COUNTS = {"needs you": 1, "to watch": 1, "ended ill": 1, "training healthy": 1, "finished": 1}
@@ -57,7 +57,7 @@ def test_every_surface_counts_the_same_runs(told: Told, visiting: Visiting) -> N
     expect(page).to_have_title(re.compile(r"^\(1\) Fleet"))
     assert run_here("top", "--once", "--url", service.url).stdout.splitlines()[0] == SAID
     with Service(service.url) as asked:
-        assert list_runs_tool(asked)["counts"] == COUNTS
+        assert list_runs(asked)["counts"] == COUNTS
     eventually(
         lambda: Counter(labels["counts_as"] for labels, _ in samples(client, "trmon_run_verdict")), COUNTS.__eq__
     )

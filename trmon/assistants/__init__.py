@@ -1,1 +1,1 @@
-"""The Model Context Protocol server: read-only tools and resources for assistants."""
+"""The Model Context Protocol server: read-only tools for assistants."""

@@ -1,4 +1,4 @@
-"""Arguments and answers of the tools: small answers, with texts cut, numbers rounded, and times written out."""
+"""Arguments and answers of the tools: answers of the service without what is long, unknown or empty."""
 
 from __future__ import annotations
 
@@ -8,44 +8,27 @@ from datetime import UTC, datetime
 from itertools import islice
 from typing import Annotated, Any, TypeVar
 
-from mcp.types import CallToolResult, TextContent
+import msgspec
 from pydantic import Field
-from pydantic_core import to_json
 
-from trmon.domain.errors import InvalidInput
-from trmon.domain.severity import JsonNumber, json_number
+from trmon.domain.severity import json_number
 from trmon.terminal.arguments import parse_run_name
 from trmon.terminal.text import printable
 
 Answer = dict[str, Any]
-"""What a tool answers; a field that is unknown is None, and left out of the result."""
-MAX_ANSWER_BYTES = 32_768
-"""Of one answer: every limit of a tool keeps it far below, whatever a trainer sends."""
-
-
-def as_result(answer: Answer) -> CallToolResult:
-    """Return an answer as JSON and text: clients show one. Errors: InvalidInput for one over `MAX_ANSWER_BYTES`."""
-    document = without_unknown(answer)
-    text = to_json(document).decode()
-    if len(text.encode()) > MAX_ANSWER_BYTES:
-        raise InvalidInput(
-            "limit", f"the answer has over {MAX_ANSWER_BYTES} bytes; ask for fewer items, points or names"
-        )
-    return CallToolResult(content=[TextContent(type="text", text=text)], structured_content=document)
-
-
-def without_unknown(value: Any) -> Any:
-    """Return an answer without the fields that are None."""
-    if isinstance(value, dict):
-        return {name: without_unknown(item) for name, item in value.items() if item is not None}
-    if isinstance(value, list):
-        return [without_unknown(item) for item in value]
-    return value
-
-
+"""What a tool answers; a field that is None is left out of the result."""
 RunName = Annotated[str, Field(description="The run as PROJECT/RUN, as list_runs names it.", max_length=300)]
 FromStep = Annotated[int | None, Field(ge=0, description="The first step; by default the first of the run.")]
 ToStep = Annotated[int | None, Field(ge=0, description="The last step; by default the newest.")]
+T = TypeVar("T")
+DIGITS = 4
+"""Significant digits of a number in an answer."""
+NAME_CHARACTERS, TEXT_CHARACTERS = 160, 500
+MAX_ITEMS, MAX_NAMES = 8, 40
+"""Of one list, and of one mapping."""
+TIMES = (1e9, 4e9)
+"""Seconds since the epoch; `warn_at` of a risk is a probability."""
+EMPTY: tuple[Any, ...] = (None, "", [], {})
 
 
 def checked_run(run: str) -> str:
@@ -53,10 +36,50 @@ def checked_run(run: str) -> str:
     return str(parse_run_name(run, otherwise="; list_runs names the runs"))
 
 
-T = TypeVar("T")
-DIGITS = 4
-"""Significant digits of a number in an answer."""
-NAME_CHARACTERS, TEXT_CHARACTERS = 160, 500
+def shortened(answer: object, *without: str, text: int = TEXT_CHARACTERS, items: int = MAX_ITEMS) -> Answer:
+    """Return an answer of the service, or a mapping of answers, as a tool shows it.
+
+    Numbers have four digits, times are written out, texts are cut and printable, and unknown and empty fields are left
+    out. Of a longer list or mapping the first items are kept, and `<field>_left_out` counts the others.
+
+    Args: without: fields to leave out at any depth, as `field` or `parent.field`; text: characters of a text; items: of
+    a list.
+    """
+
+    def of(value: Any, name: str = "") -> Any:
+        match value:
+            case float() if name.endswith("at") and TIMES[0] < value < TIMES[1]:
+                return datetime.fromtimestamp(value, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+            case float():
+                return rounded(value)
+            case str():
+                return bounded_text(value, text)
+            case list() | tuple():
+                return [of(one, name) for one in value[:items]]
+            case dict():
+                return mapping(value, name)
+        return value
+
+    def mapping(value: dict[str, Any], name: str) -> Answer:
+        found: Answer = {}
+        kept = {key: one for key, one in value.items() if key not in without and f"{name}.{key}" not in without}
+        for key, one in islice(kept.items(), MAX_NAMES):
+            shown, field = of(one, key), bounded_text(key, NAME_CHARACTERS)
+            if shown not in EMPTY:
+                found[field] = shown
+            limit = MAX_NAMES if isinstance(one, dict) else items
+            if isinstance(one, list | tuple | dict) and len(one) > limit:
+                found[f"{field}_left_out"] = len(one) - limit
+        return found
+
+    return mapping(msgspec.to_builtins(answer, enc_hook=_builtin, str_keys=True), "")
+
+
+def _builtin(value: Any) -> Any:
+    """Return a number, a word or an array of an answer as a value of Python."""
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    return float(value) if isinstance(value, float) else str(value)
 
 
 def bounded_text(text: str, limit: int = TEXT_CHARACTERS) -> str:
@@ -65,40 +88,17 @@ def bounded_text(text: str, limit: int = TEXT_CHARACTERS) -> str:
     return shown if len(text) <= limit else f"{shown[:limit]} [cut: {len(text) - limit} more characters]"
 
 
-def bounded_name(text: str) -> str:
-    """Return a name, a tag or a value of a configuration, cut."""
-    return bounded_text(text, NAME_CHARACTERS)
+def as_text(value: Any) -> str:
+    """Return a value of a configuration as text, other values than texts as JSON."""
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
-def rounded(value: float | None) -> JsonNumber:
+def rounded(value: float) -> float | str | None:
     """Return a number with four significant digits as JSON can express it; NaN is null."""
-    if value is None or math.isnan(value):
-        return None
-    return json_number(float(f"{value:.{DIGITS}g}"))
+    return json_number(value if math.isnan(value) else float(f"{value:.{DIGITS}g}"))
 
 
-def picked(source: object, *names: str, limit: int = TEXT_CHARACTERS, **renamed: str) -> Answer:
-    """Return attributes by their names, then those that the answer names otherwise: numbers rounded, texts cut."""
-    return {
-        key: _short(getattr(source, name), limit) for key, name in (*zip(names, names, strict=True), *renamed.items())
-    }
-
-
-def _short(value: Any, limit: int) -> Any:
-    match value:
-        case float():
-            return rounded(value)
-        case str():
-            return bounded_text(value, limit)
-    return value
-
-
-def written_time(seconds: float | None) -> str | None:
-    """Return a time in seconds since the epoch as ISO 8601 in UTC, to the second."""
-    return None if seconds is None else datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def taken(items: Iterable[T], limit: int) -> tuple[Sequence[T], bool]:
-    """Return at most `limit` items, and whether there are more."""
+def taken(items: Iterable[T], limit: int) -> tuple[Sequence[T], bool | None]:
+    """Return at most `limit` items, and whether there are more, None if not."""
     found = list(islice(items, limit + 1))
-    return found[:limit], len(found) > limit
+    return found[:limit], len(found) > limit or None

@@ -1,4 +1,4 @@
-"""Tools on runs: list, describe and compare them, and read their alerts, incidents and notes."""
+"""Tools on runs: what is wrong with them, how they compare, their alerts and notes, and what a name means."""
 
 from __future__ import annotations
 
@@ -6,28 +6,44 @@ from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
 
 import msgspec
+from msgspec.structs import asdict
 from pydantic import Field
 
 from trmon.assistants.answers import (
     NAME_CHARACTERS,
     Answer,
     RunName,
-    bounded_name,
+    as_text,
     bounded_text,
     checked_run,
-    picked,
-    rounded,
+    shortened,
     taken,
-    written_time,
 )
+from trmon.domain.errors import InvalidInput, did_you_mean
+from trmon.domain.findings import remedies
+from trmon.domain.findings.catalogue import builtin_catalogue
 from trmon.terminal.fleet import FleetView, fetch_fleet, run_counts
-from trmon_client.api import AlertInfo, ComparedRun, Service
-from trmon_client.api.runs import RunEndInfo
+from trmon_client.api import Service
+from trmon_client.core.signals.catalogue import SIGNALS
 
-MAX_TAGS, MAX_OPTIONS, MAX_WARNINGS = 6, 40, 5
+NOT_OF_VERDICT = ("todo", "cause", "counts_as")
+NOT_OF_STATUS = (
+    *(
+        "project",
+        "run",
+        "verdict",
+        "archived",
+        "expected_step_seconds",
+        "warnings",
+        "judged_step",
+        "judged_at",
+        "behind",
+    ),
+    *("end_phrase", "incident", "alerts", "reward", "kl", "driven_by", "calibration"),
+)
 
 
-def list_runs_tool(
+def list_runs(
     service: Service,
     project: Annotated[str | None, Field(description="Only runs of this project.", max_length=128)] = None,
     need: Annotated[Literal["now", "soon", "none"] | None, Field(description="Only runs of this urgency.")] = None,
@@ -44,12 +60,8 @@ def list_runs_tool(
         "runs": [
             {
                 "run": run.name,
-                **picked(run.verdict, need="need", verdict="kind", why="why", since_step="since_step", limit=240),
-                **picked(run, newest_step="step", state="state", owner="owner", limit=80),
-                "tags": _tags(run.tags),
-                "last_report": written_time(run.last_report_at),
-                "rejected_fraction": rounded(run.mask_rate),
-                "collapse_probability": rounded(run.collapse_risk.probability) if run.collapse_risk else None,
+                "verdict": shortened(run.verdict, *NOT_OF_VERDICT, text=240),
+                **shortened(run, *NOT_OF_STATUS, text=60, items=4),
             }
             for run in matching[:limit]
         ],
@@ -58,7 +70,39 @@ def list_runs_tool(
     }
 
 
-def describe_run_tool(
+NOT_OF_FINDING = ("clause", "headline", "chart", "beyond_step", "from_start", "measure", "side", "limit", "is_on_scale")
+NOT_OF_DIAGNOSIS = (
+    *("attempt", "since_attempt", "last_good_attempt", "word", "interval", "incident", "answers", "reward"),
+    *("changed", "outside.words", "evidence.then", "evidence.now", "release", "to_paste"),
+    *("checkpoint_step", "checkpoint_path", "calibration"),
+)
+
+
+def diagnose_run(service: Service, run: RunName) -> Answer:
+    """Say why a run is ill, or what is known of one that is not: the verdict, the findings that stand (the one that
+    leads first, then its consequences) with their evidence, the step since which it holds, the last good step to resume
+    from, the remedy in words and in the options of the run's own framework, signals outside their healthy ranges, and
+    what is not measured."""
+    name = checked_run(run)
+    found, status = service.diagnosis(name), service.status(name)
+    ended = [one.headline for one in reversed(found.over)]
+    answer = {"run": name, "verdict": status.verdict, **asdict(found), "over": ended}
+    return shortened(
+        answer | {"collapse_risk": status.collapse_risk}, *NOT_OF_VERDICT, *NOT_OF_FINDING, *NOT_OF_DIAGNOSIS
+    )
+
+
+def collapse_risk(service: Service, run: RunName) -> Answer:
+    """Return the probability that a collapse begins within horizon_steps: a prediction, not a finding. A driver's
+    log_odds above 0 raises it. level is low, warn, page, past (a collapse has begun) or unknown (not estimated).
+    calibration says what the number is worth."""
+    name = checked_run(run)
+    found = service.diagnosis(name)
+    risk = {"level": "unknown"} if found.collapse_risk is None else asdict(found.collapse_risk)
+    return shortened({"run": name, "judged_step": found.step, **risk}, "driven_by", "model", "page_at", items=40)
+
+
+def describe_run(
     service: Service,
     run: RunName,
     options: Annotated[
@@ -70,40 +114,16 @@ def describe_run_tool(
     name = checked_run(run)
     found, policy = service.run(name), service.policy(name)
     words = options.casefold().split()
-    config = {
-        option: value
-        for option, value in _dotted(found.config)
-        if not words or any(word in option.casefold() for word in words)
-    }
+    config = dict(_dotted(found.config))
+    chosen = [one for one in sorted(config) if not words or any(word in one.casefold() for word in words)]
     return {
-        "run": name,
-        **picked(found, "state", "mode", "owner", limit=NAME_CHARACTERS),
-        "tags": _tags(found.tags),
-        "started": written_time(found.created_at),
-        "last_report": written_time(found.last_report_at),
-        "newest_step": found.last_step,
-        **picked(policy, policy="name", policy_set_by="author", limit=NAME_CHARACTERS),
-        **picked(policy, policy_reason="reason"),
-        "shadow_policies": [bounded_name(shadow["name"]) for shadow in policy.shadows[:MAX_TAGS]],
-        "config": {bounded_name(option): bounded_name(str(config[option])) for option in sorted(config)[:MAX_OPTIONS]},
-        "config_left_out": max(len(config) - MAX_OPTIONS, 0) or None,
-        "warnings": [bounded_text(one.text) for one in found.warnings[:MAX_WARNINGS]] or None,
-        "end": None if found.end is None else _end(found.end, phrase=found.end_phrase),
-    }
-
-
-def _tags(tags: tuple[str, ...]) -> list[str] | None:
-    return [bounded_text(tag, 40) for tag in tags[:MAX_TAGS]] or None
-
-
-def _end(end: RunEndInfo, *, phrase: str | None) -> Answer:
-    return {
-        "phrase": phrase and bounded_text(phrase),
-        "at": written_time(end.at),
-        "reason": end.reason,
-        "error": bounded_text(end.error) or None,
-        "signal": end.signal or None,
-        "exit_code": end.exit_code,
+        **shortened(
+            asdict(found)
+            | {"run": name, "policy": asdict(policy) | {"shadows": [one["name"] for one in policy.shadows]}},
+            *("project", "config", "archived", "firing", "incident", "checkpoints", "end.phrase", "traceback", "rank"),
+            *("policy.policy", "hash", "evidence"),
+        ),
+        **shortened({"config": {option: as_text(config[option]) for option in chosen}}, text=NAME_CHARACTERS),
     }
 
 
@@ -115,10 +135,7 @@ def _dotted(config: Mapping[str, Any], under: str = "") -> Iterator[tuple[str, A
             yield f"{under}{name}", value
 
 
-MAX_MEMBERS = 12
-
-
-def list_alerts_tool(
+def list_alerts(
     service: Service,
     run: Annotated[
         str | None, Field(description="Only alerts of this run, PROJECT/RUN; all runs by default.", max_length=300)
@@ -130,14 +147,18 @@ def list_alerts_tool(
     limit: Annotated[int, Field(ge=1, le=25, description="The most alerts to return.")] = 15,
 ) -> Answer:
     """List alerts and incidents, newest first: which rule, since which step, its value against its limit, and what to
-    do. An incident is one illness of a run; rules names its alerts."""
-    name = None if run is None else checked_run(run)
-    found = service.incidents(run=name, state=state) if incidents_only else service.alerts(run=name, state=state)
-    alerts, more = taken(found, limit)
-    return {"alerts": [_alert(alert) for alert in alerts], "more": more or None}
+    do. An incident is one illness of a run; members names its alerts."""
+    asked = service.incidents if incidents_only else service.alerts
+    alerts, more = taken(asked(run=None if run is None else checked_run(run), state=state), limit)
+    left_out = ("project", "owner", "identity", "attempt_id", "update", "updated_at", "labels", "silenced.id")
+    shown = [
+        asdict(one) | {"run": f"{one.project}/{one.run}", "members": [member.rule for member in one.members]}
+        for one in alerts
+    ]
+    return {"alerts": [shortened(one, *left_out, text=300) for one in shown], "more": more}
 
 
-def list_notes_tool(
+def list_notes(
     service: Service,
     run: RunName,
     limit: Annotated[int, Field(ge=1, le=25, description="The most notes to return.")] = 15,
@@ -145,80 +166,83 @@ def list_notes_tool(
     """List what people wrote on a run and its steps, newest first."""
     name = checked_run(run)
     notes, more = taken(service.notes(name), limit)
-    written = [
-        {
-            "step": note.step,
-            "author": bounded_text(note.author, 80),
-            "at": written_time(note.at),
-            "text": bounded_text(note.text),
-        }
-        for note in notes
-    ]
-    return {"run": name, "notes": written, "more": more or None}
+    return {"run": name, "notes": [shortened(note, "id") for note in notes], "more": more}
 
 
-def _alert(alert: AlertInfo) -> Answer:
-    return {
-        "run": f"{alert.project}/{alert.run}",
-        **picked(alert, "rule", "title", "severity", "state", "step", limit=NAME_CHARACTERS),
-        "since": written_time(alert.since_at),
-        **picked(alert, value="value", threshold="threshold", summary="summary", limit=300),
-        "what_to_do": bounded_text(alert.runbook, 300) or None,
-        "rules": [bounded_name(member.rule) for member in alert.members[:MAX_MEMBERS]] or None,
-        "acknowledged_by": None if alert.ack is None else bounded_text(alert.ack.author, 80),
-        "silenced_until": None if alert.silenced is None else written_time(alert.silenced.ends_at),
-    }
-
-
-MAX_RUNS, MAX_PARTINGS, MAX_DIFFERENCES = 4, 6, 20
-NOT_GIVEN = "(not given)"
-
-
-def compare_runs_tool(
+def compare_runs(
     service: Service,
     runs: Annotated[
         list[str],
         Field(
             min_length=1,
-            max_length=MAX_RUNS,
+            max_length=4,
             description="Runs as PROJECT/RUN; of a single one, the service finds a sound run with the closest "
             "configuration to compare it with.",
         ),
     ],
 ) -> Answer:
-    """Compare runs: in which signals and at which step each parts from the first, in words too (sentence), and which
-    options of their configurations differ; values are in the order of the runs."""
+    """Compare runs: in which signals and at which step (place) each parts from the first, in words too (sentence), and
+    which options of their configurations differ (config); values are in the order of the runs, given says which runs
+    have the option."""
     found = service.diff([checked_run(run) for run in runs])
+    compared = [
+        {"run": one.fleet.name, "verdict": one.fleet.verdict, "step": one.fleet.step, "policy": one.policy.name}
+        | {"sentence": one.sentence, "partings": one.partings}
+        for one in found.runs
+    ]
+    config = [asdict(one) | {"values": [as_text(value) for value in one.values]} for one in found.config]
     return {
-        "runs": [_compared(run) for run in found.runs],
-        "chosen_by_service": found.proposed or None,
-        "same_policy": found.same_policy,
-        "differences": [
-            {
-                "option": bounded_name(one.name),
-                "values": [
-                    bounded_name(value if isinstance(value, str) else msgspec.json.encode(value).decode())
-                    if given
-                    else NOT_GIVEN
-                    for value, given in zip(one.values, one.given, strict=True)
-                ],
-            }
-            for one in found.config[:MAX_DIFFERENCES]
-        ],
-        "differences_left_out": max(len(found.config) - MAX_DIFFERENCES, 0) or None,
+        **shortened(asdict(found) | {"runs": compared}, "config", "by", "verdict.need", *NOT_OF_VERDICT),
+        **shortened({"config": config}, text=NAME_CHARACTERS, items=20),
     }
 
 
-def _compared(run: ComparedRun) -> Answer:
-    status = run.fleet
-    return {
-        "run": status.name,
-        **picked(status.verdict, verdict="kind", why="why"),
-        "newest_step": status.step,
-        "policy": bounded_name(run.policy.name),
-        "sentence": bounded_text(run.sentence),
-        "partings": [
-            {"signal": one.signal, "step": rounded(one.place), "from_start": one.from_start or None}
-            for one in run.partings[:MAX_PARTINGS]
-        ],
-    }
+def run_budget(service: Service, run: RunName) -> Answer:
+    """Return the mismatch and lag that a run tolerates (conjectures), where its drift comes from (total variation of
+    engine mismatch, alpha_1, and of stale weights, alpha_0, 0 to 1), and advice for its kind of pipeline."""
+    name = checked_run(run)
+    found = service.budget(name)
+    shown = [one for one in found.pipeline.anti_patterns if one.presence != "absent"]
+    answer = {"run": name, **asdict(found), "pipeline": asdict(found.pipeline) | {"anti_patterns": shown}}
+    return shortened(
+        answer | {"trainer_advice": None if found.advice is None else found.advice.reasons},
+        *("steps", "advice", "kinds", "minorizer", "minorizer_vacuous", "methods.kind", "number"),
+        *("correction_shown_by", "anti_patterns.shown_by"),
+    )
+
+
+NOT_OF_RULE = (
+    *("when", "reads", "for_steps", "for_seconds", "clear_for_steps", "immune_steps", "summary", "labels", "commands"),
+    *("stages.options", "is_finding", "is_symptom", "limits", "clauses"),
+)
+
+
+def explain(
+    service: Service,
+    name: Annotated[
+        str,
+        Field(
+            description="A finding such as stale_rollouts, a rule such as mask_rate, or a signal such as "
+            "mismatch_kl_k3.",
+            max_length=128,
+        ),
+    ],
+) -> Answer:
+    """Explain a finding, a rule (its runbook) or a signal: what it means, when it is raised, and what to do."""
+    findings = builtin_catalogue().findings
+    finding = next((one for one in findings if name in (one.id, one.title)), None)
+    rules = {one.name: one for one in service.rules()}
+    if rule := rules.get(finding.id if finding else name):
+        fires_when = [f"{'  ' * line.depth}{line.words}" for line in rule.fires_when]
+        answer = {"kind": "finding" if finding else "rule", **asdict(rule), "fires_when": fires_when}
+        return shortened(answer, *NOT_OF_RULE, text=1500, items=40)
+    if finding:
+        found = remedies.remedy(finding.id, framework=None, config={}, last_good_step=None, has_ended=False)
+        answer = {"kind": "finding", "name": finding.id, "title": finding.title, "severity": finding.severity}
+        return shortened(answer | {"runbook": found.first, "then": found.then, "meaning": finding.meaning})
+    if specs := [one for one in SIGNALS.values() if name in (one.name, one.stem)]:
+        answer = {"kind": "signal", "names": [one.name for one in specs], **msgspec.to_builtins(specs[0])}
+        return shortened(answer, "name", "stem", "pair", "words", "core")
+    known = [*rules, *(one.id for one in findings), *SIGNALS]
+    near = did_you_mean(name, known) or f"; findings: {', '.join(one.id for one in findings)}"
+    raise InvalidInput("name", f"no finding, rule or signal {bounded_text(name, NAME_CHARACTERS)!r}{near}")
