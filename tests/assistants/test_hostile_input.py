@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import random
 import subprocess
 import sys
 from collections.abc import Iterator
+from itertools import cycle, islice
 from typing import Any
 
 import httpx
@@ -21,9 +21,11 @@ from trmon.assistants.server import MAX_ANSWER_BYTES
 HOSTILE: tuple[Any, ...] = (
     *("", "/", "..", "math/..", "../../admin/tokens", "math%2fgrpo", "math/grpo?x=1", "math/grpo#x"),
     *("math/grpo\r\nHost: evil", "http://169.254.169.254/latest", "//evil.example/x", "math/\0"),
-    *("\u202emath/grpo", "\x1b[2J", "${jndi:ldap://x}", "<script>", "x" * 100_000, "\u0660" * 4000),
-    *(None, True, -1, 0, 1 << 70, -(1 << 63), 1e308, [], {}, [[]], ["math/grpo"] * 5000, {"a": {"b": {}}}),
+    *("\u202emath/grpo", "\x1b[2J", "${jndi:ldap://x}", "<script>", "x" * 100_000, "\u0660" * 400),
+    *(None, True, -1, 0, 1 << 70, -(1 << 63), 1e308, [], {}, [[]], ["math/grpo"] * 500, {"a": {"b": {}}}),
 )
+N_TRIED = 5
+"""Values for each argument; the next argument, or tool, gets others."""
 
 
 @pytest.fixture(scope="module")
@@ -45,10 +47,10 @@ def said(assistant: Assistant, tool: str, arguments: dict[str, Any]) -> str:
 
 @pytest.mark.parametrize("tool", QUESTIONS)
 def test_any_argument_is_answered_or_refused_in_words(assistant: Assistant, tool: str) -> None:
-    choice, usual = random.Random(tool), QUESTIONS[tool]
+    usual, first = QUESTIONS[tool], list(QUESTIONS).index(tool)
     names = {name for one in assistant.tools() if one.name == tool for name in one.input_schema["properties"]}
-    for name in sorted(names):
-        for value in choice.sample(HOSTILE, k=14):
+    for start, name in enumerate(sorted(names), 2 * first):
+        for value in islice(cycle(HOSTILE), start * N_TRIED, (start + 1) * N_TRIED):
             answer = said(assistant, tool, {**usual, name: value})
             assert "Traceback" not in answer, (name, value)
             assert "Internal" not in answer, (name, value, answer)
