@@ -48,7 +48,7 @@ def shortened(answer: object, *without: str, text: int = TEXT_CHARACTERS, items:
 
     def of(value: Any, name: str = "") -> Any:
         match value:
-            case float() if name.endswith("at") and TIMES[0] < value < TIMES[1]:
+            case float() if name.rpartition("_")[2] == "at" and TIMES[0] < value < TIMES[1]:
                 return datetime.fromtimestamp(value, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
             case float():
                 return rounded(value)
