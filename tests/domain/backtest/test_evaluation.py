@@ -185,10 +185,12 @@ def peak_bytes(*, n_runs: int, n_steps: int) -> int:
     return peak
 
 
-def test_memory_depends_neither_on_the_number_of_runs_nor_on_their_length() -> None:
-    peak_bytes(n_runs=1, n_steps=2 * MAX_ALERTS)  # fills what the process keeps, which would count as the first's peak
-    few_and_short = peak_bytes(n_runs=1, n_steps=2 * MAX_ALERTS)
-    assert peak_bytes(n_runs=2, n_steps=4 * MAX_ALERTS) < 1.5 * few_and_short
+def test_memory_depends_neither_on_the_number_of_runs_nor_on_their_length(monkeypatch: pytest.MonkeyPatch) -> None:
+    listed = 100
+    monkeypatch.setattr("trmon.domain.backtest.rule_replay.MAX_ALERTS", listed)
+    peak_bytes(n_runs=1, n_steps=2 * listed)  # fills what the process keeps, which would count as the first's peak
+    few_and_short = peak_bytes(n_runs=1, n_steps=2 * listed)
+    assert peak_bytes(n_runs=3, n_steps=8 * listed) < 1.5 * few_and_short
 
 
 def test_alerts_beyond_the_listed_ones_are_counted() -> None:
