@@ -59,20 +59,6 @@ _HEALTH = (
     ),
     Formula(
         HEALTH,
-        "ratio_shift",
-        "(mean rho - 1)/(sd(rho)/sqrt(n))",
-        "trmon.domain.signals.drift_features.ratio_shift",
-        "domain/signals/test_drift_features.py::test_the_shift_of_the_mean_ratio_is_counted_in_standard_errors",
-    ),
-    Formula(
-        HEALTH,
-        "ppl_shift",
-        "(ppl_ratio - 1)/(sd over sequences/sqrt(N))",
-        "trmon.domain.signals.drift_features.ppl_shifts",
-        "domain/signals/test_drift_features.py::test_the_perplexity_ratio_is_compared_with_its_spread_over_sequences",
-    ),
-    Formula(
-        HEALTH,
         "engine_lag",
         "largest number of versions between the trainer's side and mu",
         "bounds.engine_lag",

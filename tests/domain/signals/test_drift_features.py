@@ -1,9 +1,8 @@
-"""The drift features that rules and the diagnosis read."""
+"""Drift features: k3_excess, the lags, and the pair that dominates."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,8 +11,6 @@ import pytest
 from trmon.domain.signals.drift_features import (
     describe_drift,
     k3_excess,
-    ppl_shifts,
-    ratio_shift,
     staleness_lag,
 )
 from trmon_client.core.bounds import engine_lag
@@ -40,52 +37,9 @@ def test_k3_excess_is_k3_over_ten_times_what_valid_log_probs_can_show(d: list[fl
     assert k3_excess(SequenceMatrix.of(of(d)), "mismatch") == pytest.approx(excess, rel=0.01, abs=1e-9)
 
 
-@pytest.mark.parametrize(
-    ("d", "shift"),
-    [
-        pytest.param([0.0] * 8, 0.0, id="engines that agree to the last bit"),
-        pytest.param([-0.25] * 8, -math.inf, id="every token shifted alike has no spread"),
-        pytest.param([0.1, -0.1] * 8, 0.1998, id="symmetric noise averages to about 1"),
-        pytest.param([-0.3, 0.0] * 8, -4.0, id="a nucleus shifts half of the tokens"),
-        pytest.param([3.0, -3.0] * 8, math.nan, id="heavy tails: the tokens that matter are not in the sample"),
-    ],
-)
-def test_the_shift_of_the_mean_ratio_is_counted_in_standard_errors(d: list[float], shift: float) -> None:
-    assert ratio_shift(SequenceMatrix.of(of(d)), "mismatch") == pytest.approx(shift, rel=0.01, nan_ok=True)
-
-
-@pytest.mark.parametrize(
-    ("deviation", "shift"),
-    [
-        pytest.param(0.0, 0.0, id="a mean of 1"),
-        pytest.param(1e-170, math.inf, id="a mean above 1"),
-    ],
-)
-def test_a_standard_error_too_small_for_a_float_counts_as_zero(deviation: float, shift: float) -> None:
-    content = of([0.0] * 8)
-    tiny = {"mismatch_sum_ratio_dev": np.array([deviation]), "mismatch_sum_sq_ratio_dev": np.array([1e-322])}
-    small = replace(content, by_name={**content.by_name, **tiny})
-    assert ratio_shift(SequenceMatrix.of(small), "mismatch") == shift
-
-
-def test_the_perplexity_ratio_is_compared_with_its_spread_over_sequences() -> None:
-    means = np.array([[0.1], [0.3], [-0.2], [0.4]])
-    old = np.full((4, 5), -8.0)
-    some = columns(rollout_logprobs=old - means, old_logprobs=old, mask=np.ones((4, 5), bool))
-    ratios = np.exp(-means)
-    expected = (ratios.mean() - 1) / (ratios.std() / 2)
-    assert ppl_shifts(SequenceMatrix.of(some))["mismatch_ppl_shift"] == pytest.approx(expected)
-    assert ppl_shifts(SequenceMatrix.of(of([0.0] * 8)))["mismatch_ppl_shift"] == 0.0
-    assert ppl_shifts(SequenceMatrix.of(of([0.25] * 8)))["mismatch_ppl_shift"] == -math.inf, (
-        "one sequence has no spread"
-    )
-
-
-def test_without_a_valid_token_all_are_nan() -> None:
+def test_without_a_valid_token_k3_excess_is_nan() -> None:
     empty = columns(rollout_logprobs=np.zeros((2, 3)), old_logprobs=np.zeros((2, 3)), mask=np.zeros((2, 3), bool))
     assert math.isnan(k3_excess(SequenceMatrix.of(empty), "mismatch"))
-    assert math.isnan(ratio_shift(SequenceMatrix.of(empty), "mismatch"))
-    assert math.isnan(ppl_shifts(SequenceMatrix.of(empty))["mismatch_ppl_shift"])
 
 
 @pytest.mark.parametrize(

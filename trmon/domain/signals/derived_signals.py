@@ -115,18 +115,6 @@ _PAIR_ROWS: tuple[tuple[str, str, str, str], ...] = (
         "kl_k3 over what honest log-probs can show; above 1 they look corrupt",
         "kl_k3/(10 max(|kl_k1|, 3 sd(d)/sqrt(n), 1e-6))",
     ),
-    (
-        "ratio_shift",
-        "standard errors",
-        "How far the mean ratio is above 1; far off, the supports differ; nan where ratios are heavy-tailed",
-        "(ratio_mean - 1)/(sd(rho)/sqrt(n))",
-    ),
-    (
-        "ppl_shift",
-        "standard errors",
-        "How far ppl_ratio is above 1; near 0, the batch is too small to tell",
-        "(ppl_ratio - 1)/(sd over sequences/sqrt(N))",
-    ),
 )
 
 _WORDS = {
@@ -137,7 +125,6 @@ _WORDS = {
     "proxy1_signal_strength": "squared gradient norm",
     "proxy3_pure_noise_high": "gradient variance, at most",
     "proxy3_pure_noise_low": "gradient variance, at least",
-    "ratio_shift": "shift of the mean ratio, in standard errors",
     "sequence_weight_ess": "effective share of weighted sequences",
     "sequence_weight_mean": "mean weight of sequences",
     "staleness_lag": "updates since the rollout",

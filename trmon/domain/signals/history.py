@@ -18,8 +18,6 @@ ENGINE_PAIRS: tuple[Pair, ...] = ("mismatch", "total")
 DEFAULT_PAIRS: tuple[Pair, ...] = ("mismatch", "total", "staleness")
 """The pairs that names without a prefix mean, in order of preference. Source: formulas, section 9."""
 
-EARLY_UPDATES = 8
-"""The number of early updates of a rollout; drift only in later ones comes from reuse, not from large steps."""
 GROWING_SIGNALS = (
     *("staleness_kl_k3", "staleness_chi2_token", "staleness_prob_diff_max", "staleness_tv_is"),
     "clip_fraction",
@@ -39,8 +37,7 @@ class History:
         """Return the history of the batches of a run.
 
         The value of a step is that of its whole rollout batch, else of its last update with a value; for signals that
-        grow over updates it is the largest one, and `staleness_kl_k3_early` is the largest of the first 8. Signals of a
-        pair without a finite value are left out.
+        grow over updates it is the largest one. Signals of a pair without a finite value are left out.
         Args: step, update: [batches], in the run's order, `update` -1 for the whole rollout batch; values: [batches].
         """
         step, update = np.asarray(step), np.asarray(update)
@@ -58,9 +55,6 @@ class History:
         for name in GROWING_SIGNALS:
             if name in values:
                 found[name] = _largest(np.asarray(values[name], float), at, len(steps))
-        if "staleness_kl_k3" in values:
-            early = np.where(update < EARLY_UPDATES, np.asarray(values["staleness_kl_k3"], float), np.nan)
-            found["staleness_kl_k3_early"] = _largest(early, at, len(steps))
         return cls(steps, found)
 
     def __len__(self) -> int:
