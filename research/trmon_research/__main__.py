@@ -13,10 +13,8 @@ import typer
 from trmon.cli.backtest import (
     BUILTIN,
     Against,
-    AsCsv,
     AsJson,
     Backtest,
-    MaxFalsePages,
     ModelFile,
     Output,
     Policies,
@@ -149,8 +147,6 @@ def backtest(
     run: Runs = None,
     output: Output = None,
     as_json: AsJson = False,
-    as_csv: AsCsv = False,
-    max_false_pages: MaxFalsePages = None,
 ) -> None:
     """Print what rules would have raised over the runs of a sweep, as `trmon backtest` does over stored runs."""
     with plain_errors(), ExitStack() as stack:
@@ -158,9 +154,9 @@ def backtest(
         from trmon_research.sweep.swept_history import swept_histories
 
         chosen = Backtest.of(rules, against, policies=policy, model=model)
-        writer = backtest_writer(stack, chosen, output=output, as_json=as_json, as_csv=as_csv)
+        writer = backtest_writer(stack, chosen, output=output, as_json=as_json)
         results = (backtest_swept(swept, chosen) for swept in swept_histories(folder, runs=run or []))
-        write_backtest(results, writer, max_false_pages=max_false_pages)
+        write_backtest(results, writer)
 
 
 if __name__ == "__main__":

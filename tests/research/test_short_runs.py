@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from pathlib import Path
 from typing import Any
@@ -87,28 +86,18 @@ def sweep(tmp_path: Path) -> Path:
     return folder
 
 
-def test_a_sweep_has_labels_and_says_what_it_lacks(sweep: Path, tmp_path: Path) -> None:
-    alerts = tmp_path / "alerts.csv"
+def test_a_sweep_has_labels_and_says_what_it_lacks(sweep: Path) -> None:
     ill, well, totals = lines(run("backtest", sweep, "--policy", "geo_mask", "--json"))
     assert well["onset"] == {"step": None, "source": "label", "reason": ""}
     assert (ill["onset"]["step"], ill["days"]) == (100, None)
     assert ill["policies"][0]["skipped"] == "files of a sweep hold no sequences"
     assert ill["policies"][0]["mask_rate"] is None
     assert totals["totals"]["rule_sets"][0]["false_pages_per_day"] is None
-    needs = {gap["rule"]: gap for gap in ill["outcomes"][0]["gaps"]}
-    assert "eval_reward" in needs["overoptimisation"]["needs"]
-    assert needs.keys().isdisjoint(("engine_mismatch", "reward_collapse"))
     assert "reward_collapse" in ill["outcomes"][0]["first_steps"]
-    assert run("backtest", sweep, "--csv", "-o", alerts).exit_code == 0
-    rows = list(csv.DictReader(alerts.read_text().splitlines()))
-    listed = [(row["rule"], int(row["step"]), int(row["lead_steps"])) for row in rows if row["run"] == "sweep/ill"]
-    assert listed == [(each["rule"], each["step"], 100 - each["step"]) for each in ill["outcomes"][0]["alerts"]]
 
 
-def test_false_pages_fail_on_request(sweep: Path, tmp_path: Path) -> None:
+def test_pages_of_a_run_that_does_not_collapse_are_counted(sweep: Path, tmp_path: Path) -> None:
     pages = tmp_path / "pages.yml"
     pages.write_text("[{name: pager, severity: page, summary: s, when: {signal: reward_mean, above: -1}}]")
-    asked = ("backtest", sweep, "--run", "sweep/well", "--rules", pages, "--json")
-    allowed, refused = (run(*asked, "--max-false-pages", most) for most in (1, 0))
-    assert (allowed.exit_code, refused.exit_code) == (0, 1)
-    assert lines(allowed)[-1]["totals"]["rule_sets"][0]["n_false_pages"] == 1
+    found = lines(run("backtest", sweep, "--run", "sweep/well", "--rules", pages, "--json"))
+    assert found[-1]["totals"]["rule_sets"][0]["n_false_pages"] == 1

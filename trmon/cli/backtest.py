@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from trmon.domain.collapse_risk.risk_model import RiskModel
     from trmon.domain.rules.rule import RuleSet
     from trmon.store.archive.runs import RunSource
-    from trmon.terminal.backtest_text import BacktestWriter
+    from trmon.terminal.backtest_text import BacktestTables, JsonLinesWriter
 
 
 BUILTIN = "builtin"
@@ -48,12 +48,8 @@ ModelFile = Annotated[
     ),
 ]
 Runs = Annotated[list[str] | None, typer.Option(metavar="PROJECT/RUN", help="Only this run; may be repeated.")]
-Output = Annotated[Path | None, typer.Option("--output", "-o", help="The file for --json or --csv.")]
+Output = Annotated[Path | None, typer.Option("--output", "-o", help="The file for --json.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Write a JSON object per run, then the totals.")]
-AsCsv = Annotated[bool, typer.Option("--csv", help="Write a CSV row per alert.")]
-MaxFalsePages = Annotated[
-    int | None, typer.Option(min=0, help="Exit with 1 if --rules page runs that do not collapse more often.")
-]
 
 
 def backtest_command(
@@ -72,18 +68,13 @@ def backtest_command(
     run: Runs = None,
     output: Output = None,
     as_json: AsJson = False,
-    as_csv: AsCsv = False,
     workers: Workers = None,
     address: Address = None,
-    max_false_pages: MaxFalsePages = None,
 ) -> None:
-    """Print what rules would have raised over stored runs, how long before a collapse, and how often in vain.
-
-    Exits with 1 if there are more false pages than --max-false-pages allows.
-    """
+    """Print what rules would have raised over stored runs, how long before a collapse, and how often in vain."""
     with plain_errors(), ExitStack() as stack:
         backtest = Backtest.of(rules, against, policies=policy, model=model)
-        writer = backtest_writer(stack, backtest, output=output, as_json=as_json, as_csv=as_csv)
+        writer = backtest_writer(stack, backtest, output=output, as_json=as_json)
 
         def results() -> Iterator[RunBacktest]:
             for source in sources or [""]:
@@ -96,11 +87,11 @@ def backtest_command(
                     service = stack.enter_context(service_of(source or None))
                     yield from map(backtest.of_history, service_histories(service, project=project, runs=run or []))
 
-        write_backtest(results(), writer, max_false_pages=max_false_pages)
+        write_backtest(results(), writer)
 
 
-def write_backtest(results: Iterable[RunBacktest], writer: BacktestWriter, *, max_false_pages: int | None) -> None:
-    """Write the result of each run and the totals. Errors: InvalidInput without runs; Exit for too many false pages."""
+def write_backtest(results: Iterable[RunBacktest], writer: BacktestTables | JsonLinesWriter) -> None:
+    """Write the result of each run and the totals. Errors: InvalidInput without runs."""
     from trmon.domain.backtest.totals import BacktestSum
 
     summed = BacktestSum()
@@ -113,8 +104,6 @@ def write_backtest(results: Iterable[RunBacktest], writer: BacktestWriter, *, ma
     if not totals.n_runs:
         raise InvalidInput("SOURCE", "has no runs")
     writer.finish(totals)
-    if max_false_pages is not None and totals.rule_sets[0].n_false_pages > max_false_pages:
-        raise typer.Exit(1)
 
 
 def _rule_sets(rules: str, against: str | None) -> dict[str, RuleSet]:
@@ -129,19 +118,18 @@ def _rule_sets(rules: str, against: str | None) -> dict[str, RuleSet]:
 
 
 def backtest_writer(
-    stack: ExitStack, backtest: Backtest, *, output: Path | None, as_json: bool, as_csv: bool
-) -> BacktestWriter:
-    """Return what writes the results: tables, or lines of JSON or CSV. Errors: InvalidInput."""
-    from trmon.terminal.backtest_text import BacktestTables, CsvWriter, JsonLinesWriter
+    stack: ExitStack, backtest: Backtest, *, output: Path | None, as_json: bool
+) -> BacktestTables | JsonLinesWriter:
+    """Return what writes the results: tables, or lines of JSON. Errors: InvalidInput."""
+    from trmon.terminal.backtest_text import BacktestTables, JsonLinesWriter
 
-    if as_json and as_csv:
-        raise InvalidInput("--csv", "and --json were both given; give one of them")
-    if not (as_json or as_csv):
-        if output is not None:
-            raise InvalidInput("--output", "needs --json or --csv")
-        return BacktestTables(console(), rule_sets=list(backtest.rule_sets))
-    out = typer.get_text_stream("stdout") if output is None else stack.enter_context(output.open("w", newline=""))
-    return JsonLinesWriter(out) if as_json else CsvWriter(out)
+    if as_json:
+        return JsonLinesWriter(
+            typer.get_text_stream("stdout") if output is None else stack.enter_context(output.open("w", newline=""))
+        )
+    if output is not None:
+        raise InvalidInput("--output", "needs --json")
+    return BacktestTables(console(), rule_sets=list(backtest.rule_sets))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,9 @@
-"""Results of a backtest as JSON Lines or CSV, written run by run."""
+"""Results of a backtest as tables, or as JSON Lines, written run by run."""
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterator, Sequence
-from typing import Protocol, TextIO
+from typing import TextIO
 
 import msgspec
 from rich import box
@@ -13,21 +12,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from trmon.domain.backtest.evaluation import CollapseOnset, OnsetSource, RunBacktest
-from trmon.domain.backtest.rule_replay import BacktestAlert, RuleSetOutcome
+from trmon.domain.backtest.rule_replay import RuleSetOutcome
 from trmon.domain.backtest.totals import BacktestTotals, RuleSetTotals
 from trmon.terminal.text import print_lines
-
-COLUMNS = BacktestAlert.__struct_fields__
-
-
-class BacktestWriter(Protocol):
-    """Takes the runs of a backtest as they are done, and the totals after the last one."""
-
-    def add(self, run: RunBacktest) -> None:
-        """Add a run."""
-
-    def finish(self, totals: BacktestTotals) -> None:
-        """Add the totals."""
 
 
 class JsonLinesWriter:
@@ -48,26 +35,8 @@ class JsonLinesWriter:
         self._out.write(msgspec.json.encode(document).decode() + "\n")
 
 
-class CsvWriter:
-    """Writes a header and a row for each listed alert; an unknown value is an empty cell, and there are no totals."""
-
-    def __init__(self, out: TextIO) -> None:
-        self._writer = csv.writer(out, lineterminator="\n")
-        self._writer.writerow(["run", "rules", *COLUMNS])
-
-    def add(self, run: RunBacktest) -> None:
-        """Write the alerts of a run."""
-        for outcome in run.outcomes:
-            for alert in outcome.alerts:
-                cells = msgspec.to_builtins(alert)
-                self._writer.writerow([run.run, outcome.rules, *(cells[name] for name in COLUMNS)])
-
-    def finish(self, totals: BacktestTotals) -> None:
-        """Write nothing: rows are alerts."""
-
-
 MAX_RUNS = 100
-"""Runs in the table; further ones are counted, and written by --json and --csv."""
+"""Runs in the table; further ones are counted, and written by --json."""
 
 
 class BacktestTables:
@@ -94,7 +63,7 @@ class BacktestTables:
         """Print everything."""
         self._console.print(self._runs)
         if totals.n_runs > MAX_RUNS:
-            print_lines(self._console, [f"and {totals.n_runs - MAX_RUNS:,} more runs: --json or --csv has them"])
+            print_lines(self._console, [f"and {totals.n_runs - MAX_RUNS:,} more runs: --json has them"])
         self._console.print(_totals_table(totals))
         if totals.differences:
             first, against = (escape(rule_set.rules) for rule_set in totals.rule_sets[:2])
@@ -108,7 +77,7 @@ class BacktestTables:
                     _number(each.median_steps_earlier),
                 )
             self._console.print(table)
-        print_lines(self._console, (*_gap_lines(totals), *_policy_lines(totals)))
+        print_lines(self._console, _policy_lines(totals))
 
 
 def _outcome_cells(outcome: RuleSetOutcome, onset: CollapseOnset) -> tuple[str, ...]:
@@ -143,16 +112,9 @@ def _total_cells(rule_set: RuleSetTotals, totals: BacktestTotals) -> dict[str, s
     per_day = rule_set.false_pages_per_day
     cells["false pages"] = f"{rule_set.n_false_pages:,}"
     cells["false pages a run-day"] = "no clock" if per_day is None else _number(per_day)
-    cells["false pages per 1,000 steps"] = _number(rule_set.false_pages_per_1000_steps)
     if totals.n_unknown:
         cells["runs left out: collapse unknown"] = f"{totals.n_unknown:,}"
     return cells
-
-
-def _gap_lines(totals: BacktestTotals) -> Iterator[str]:
-    for each in totals.gaps:
-        rules = f"{each.rules}: " if len(totals.rule_sets) > 1 else ""
-        yield f"{rules}{each.gap} ({each.n_runs:,} of {totals.n_runs:,} runs)"
 
 
 def _policy_lines(totals: BacktestTotals) -> Iterator[str]:

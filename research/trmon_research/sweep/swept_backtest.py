@@ -8,11 +8,9 @@ from msgspec import structs
 
 from trmon.cli.backtest import Backtest
 from trmon.domain.backtest.evaluation import CollapseOnset, OnsetSource, RunBacktest
-from trmon.domain.backtest.rule_replay import RuleGap, RuleSetOutcome
+from trmon.domain.backtest.rule_replay import RuleSetOutcome
 from trmon.domain.rules.rule import RuleSet
 from trmon_research.sweep.swept_history import SweptHistory
-
-TIMES = "the time of each step"
 
 
 def backtest_swept(swept: SweptHistory, backtest: Backtest) -> RunBacktest:
@@ -23,9 +21,7 @@ def backtest_swept(swept: SweptHistory, backtest: Backtest) -> RunBacktest:
         found,
         days=None,
         onset=CollapseOnset(step=swept.onset, source=OnsetSource.LABEL),
-        outcomes=tuple(
-            _labelled(outcome, swept, rules=backtest.rule_sets[outcome.rules]) for outcome in found.outcomes
-        ),
+        outcomes=tuple(_labelled(outcome, swept) for outcome in found.outcomes),
     )
 
 
@@ -33,11 +29,10 @@ def _timeless(rules: RuleSet) -> RuleSet:
     return replace(rules, others=tuple(rule for rule in rules.others if rule.for_seconds <= 0))
 
 
-def _labelled(outcome: RuleSetOutcome, swept: SweptHistory, *, rules: RuleSet) -> RuleSetOutcome:
-    """Return an outcome with the leads to the label, without times, and with the rules over durations as gaps."""
-    undecided = tuple(RuleGap(rule=rule.name, needs=(TIMES,)) for rule in rules.others if rule.for_seconds > 0)
+def _labelled(outcome: RuleSetOutcome, swept: SweptHistory) -> RuleSetOutcome:
+    """Return an outcome with the leads to the label, without times."""
     alerts = tuple(
         structs.replace(alert, at=None, lead_steps=None if swept.onset is None else swept.onset - alert.step)
         for alert in outcome.alerts
     )
-    return structs.replace(outcome, alerts=alerts, gaps=(*undecided, *outcome.gaps))
+    return structs.replace(outcome, alerts=alerts)

@@ -91,29 +91,6 @@ def test_the_onset(sentence: str, given: StoredHistory, step: int | None, source
     assert backtest(given).onset == CollapseOnset(step=step, source=source, reason=reason)
 
 
-def gaps(given: StoredHistory, when: str, *, more: str = "") -> list[str]:
-    rule = f"[{{name: mine, severity: warn, summary: s, immune_steps: 0, when: {when}{more}}}]"
-    return [str(gap) for gap in backtest(given, rule).outcomes[0].gaps]
-
-
-def test_a_rule_whose_signal_no_row_has_is_named_with_the_signal() -> None:
-    known, missing = "{signal: kl_k3, above: 1}", "{signal: tv, above: 1}"
-    given = history(QUIET_STEPS)
-    never = "mine could not be evaluated: needs tv"
-    assert gaps(given, known) == []
-    assert gaps(given, missing) == [never]
-    assert gaps(history([{"kl_k3": 2.0}] * 3), f"{{all: [{known}, {missing}]}}") == [never]
-    assert gaps(history([{"kl_k3": 2.0}] * 3), f"{{any: [{known}, {missing}]}}") == []
-    assert gaps(given, "{ratio: [kl_k3, tv], above: 1}") == [never]
-    assert gaps(given, "{growth: kl_k3, over: 50, above: 1}") == ["mine could not be evaluated: needs more steps"]
-
-
-def test_rules_over_states_of_the_run_are_not_evaluated() -> None:
-    assert gaps(history(QUIET_STEPS), "{absent: tv}") == []
-    [stalled] = gaps(history(QUIET_STEPS), "{state: stalled}")
-    assert "heartbeats" in stalled
-
-
 DISAGREE = [*[{"mismatch_prob_pearson": 0.999}] * 30, *[{"mismatch_prob_pearson": 0.8}] * 30]
 
 
@@ -127,13 +104,6 @@ def test_findings_are_raised_by_the_limits_of_each_rule_set_and_told_by_their_in
     ]
     assert builtin.alerts[1].cause == "engine_mismatch"
     assert other.alerts == ()
-
-
-def test_a_finding_whose_signals_no_row_has_is_named_with_them() -> None:
-    found = backtest_run(history(DISAGREE), {"builtin": builtin_rules()}).outcomes[0]
-    needs = {gap.rule: gap.needs for gap in found.gaps}
-    assert needs["moe_routing"] == ("router_flip_rate",)
-    assert "engine_mismatch" not in needs
 
 
 def test_policies_are_asked_of_the_source() -> None:

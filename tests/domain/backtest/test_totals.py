@@ -42,27 +42,20 @@ def test_collapses_found_leads_and_false_pages() -> None:
     [mine] = totals.rule_sets
     assert mine.alarms == DetectionTotals(n_found=2, n_before=2, median_lead_steps=(50 + 20) / 2, n_others=2)
     assert mine.pages == DetectionTotals(n_found=2, n_before=1, median_lead_steps=ONSET - 15, n_others=1)
-    assert (mine.n_false_pages, mine.false_pages_per_1000_steps) == (2, 2 / 0.4)
-    assert mine.false_pages_per_day == 2.0
+    assert (mine.n_false_pages, mine.false_pages_per_day) == (2, 2.0)
 
 
 def test_no_runs_have_no_rates() -> None:
     totals = BacktestSum().totals()
-    assert (totals.n_runs, totals.rule_sets, totals.gaps) == (0, (), ())
+    assert (totals.n_runs, totals.rule_sets) == (0, ())
 
 
-def test_differences_and_gaps_are_counted_by_runs() -> None:
+def test_differences_are_counted_by_runs() -> None:
     summed = BacktestSum()
     strict, lax = parse_rules(RULES), parse_rules(RULES.replace("above: 1", "above: 3"))
     for kl in ({"at_10": 2.0}, {"at_10": 2.0, "at_14": 4.0}, {"at_10": 4.0}):
         summed.add(backtest_run(history(steps(STEADY, **kl)), {"strict": strict, "lax": lax}))
-    summed.add(backtest_run(history(rewards(*STEADY)), {"strict": strict, "lax": lax}))
     totals = summed.totals()
     high, some = totals.differences
     assert (high.n_only, high.n_only_against, high.n_both, high.median_steps_earlier) == (1, 0, 2, 2.0)
     assert (some.rule, some.n_both, some.median_steps_earlier) == ("some", 3, 0)
-    assert [(each.rules, str(each.gap), each.n_runs) for each in totals.gaps] == [
-        (rules, f"{rule} could not be evaluated: needs kl_k3", 1)
-        for rules in ("lax", "strict")
-        for rule in ("high", "some")
-    ]

@@ -13,7 +13,6 @@ from trmon.domain.alerts.transitions import Transition
 from trmon.domain.batches.batch import QUARANTINED_PARTS, BatchRow
 from trmon.domain.collapse_risk.risk_model import RiskModel
 from trmon.domain.collapse_risk.risk_reading import risk_signals
-from trmon.domain.findings.measures import remembered_as
 from trmon.domain.incidents.incident import CAUSE_LABEL
 from trmon.domain.pipeline.close_batch import evaluate_row
 from trmon.domain.pipeline.draft import ClosingRow
@@ -22,9 +21,8 @@ from trmon.domain.pipeline.publish import transition_deliveries
 from trmon.domain.pipeline.state import PassContext, PipelineState
 from trmon.domain.pipeline.transition import apply_run_end
 from trmon.domain.policies import PolicyRegistry, default_version
-from trmon.domain.rules.condition import FindingStands, Truth, signals_of
-from trmon.domain.rules.rule import Rule, RuleSet
-from trmon.domain.rules.signal_reader import SignalReader
+from trmon.domain.rules.condition import signals_of
+from trmon.domain.rules.rule import RuleSet
 from trmon.domain.runs.run import Run, RunState
 from trmon.domain.severity import Severity
 
@@ -35,8 +33,6 @@ ARRIVAL_SIGNALS = frozenset(
     {"missing_ranks", "incomplete", "decision_mismatches", "client_spooled_bytes", QUARANTINED_PARTS}
 )
 """Signals of how reports arrived; a rule over these alone says nothing of the run's health."""
-RUN_STATES = "the run's heartbeats and silences, which rows do not record"
-HISTORY = "more steps"
 
 
 Began = tuple[str, int]
@@ -65,16 +61,6 @@ class BacktestAlert(msgspec.Struct, frozen=True, kw_only=True):
     lead_steps: int | None = None
 
 
-class RuleGap(msgspec.Struct, frozen=True, kw_only=True):
-    """A rule or finding that could not be evaluated over a run, and what it needs."""
-
-    rule: str
-    needs: tuple[str, ...]
-
-    def __str__(self) -> str:
-        return f"{self.rule} could not be evaluated: needs {', '.join(self.needs)}"
-
-
 class RuleSetOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """The alerts that one rule set raises over a run.
 
@@ -91,7 +77,6 @@ class RuleSetOutcome(msgspec.Struct, frozen=True, kw_only=True):
     first_page: int | None
     first_steps: dict[str, int]
     alerts: tuple[BacktestAlert, ...]
-    gaps: tuple[RuleGap, ...]
     unlike_live: tuple[str, ...] | None = None
 
 
@@ -102,7 +87,6 @@ class RuleReplay:
         self, rules: RuleSet, run: Run, *, model: RiskModel | None = None, live: Collection[Began] | None = None
     ) -> None:
         """Args: model: predicts in place of the shipped one; live: what fired live, None if that is unknown."""
-        self._rules = rules
         self._run = run
         self._context = PassContext(
             run=replace(run, state=RunState.RUNNING),
@@ -116,8 +100,6 @@ class RuleReplay:
         self.pipeline_state = PipelineState()
         self._newest: BatchRow | None = None
         self._raised = _RaisedAlerts(rules, live)
-        self._decided: set[str] = set()
-        self._missing = {name for rule in rules.over_signals for name in signals_of(rule.when)}
 
     def add(self, row: BatchRow) -> ClosingRow:
         """Return the row with the findings of rules that it makes final and the transitions that follow."""
@@ -129,10 +111,6 @@ class RuleReplay:
         closing = evaluate_row(folded)
         self.pipeline_state, self._newest = closing.pipeline_state, row
         self._raised.add(closing.transitions, context=self._context, row=row)
-        if closing.folded:
-            reader = SignalReader(closing.row.numbers, closing.row.primary_pair)
-            self._missing -= {name for name in self._missing if reader[name] == reader[name]}
-            self._decided |= {rule.name for rule, found in closing.findings if found.raised.truth is not Truth.UNKNOWN}
         return closing
 
     def finish(self) -> tuple[Transition, ...]:
@@ -146,20 +124,7 @@ class RuleReplay:
 
     def outcome(self, name: str, *, onset: int | None) -> RuleSetOutcome:
         """Return what the rule set of this name raised. Args: onset: the step of the run's collapse, if it has one."""
-        gaps = tuple(RuleGap(rule=rule.name, needs=needs) for rule in self._rules.rules if (needs := self._needs(rule)))
-        return self._raised.outcome(name, onset=onset, gaps=gaps)
-
-    def _needs(self, rule: Rule) -> tuple[str, ...]:
-        if isinstance(rule.when, FindingStands):
-            judged = self.pipeline_state.judge
-            known = judged.signals.keys() | judged.nonfinite.keys()
-            names = {clause.decisive.signals[0] for clause in rule.when.finding.clauses}
-            is_judged = any(not known.isdisjoint(remembered_as(name)) for name in names)
-            return () if is_judged else tuple(sorted(names))
-        if not rule.reads_batches:
-            return (RUN_STATES,)
-        missing = sorted(self._missing.intersection(signals_of(rule.when)))
-        return () if rule.name in self._decided else tuple(missing) or (HISTORY,)
+        return self._raised.outcome(name, onset=onset)
 
 
 class _RaisedAlerts:
@@ -202,7 +167,7 @@ class _RaisedAlerts:
                 )
                 self._add(raised)
 
-    def outcome(self, name: str, *, onset: int | None, gaps: tuple[RuleGap, ...]) -> RuleSetOutcome:
+    def outcome(self, name: str, *, onset: int | None) -> RuleSetOutcome:
         """Return what was raised, with the lead of each listed alert to a collapse."""
         leads = (None if onset is None else onset - alert.step for alert in self._alerts)
         replayed, live = set(self._replayed.values()), self._live or set()
@@ -221,7 +186,6 @@ class _RaisedAlerts:
             alerts=tuple(
                 structs.replace(alert, lead_steps=lead) for alert, lead in zip(self._alerts, leads, strict=True)
             ),
-            gaps=gaps,
             unlike_live=None if self._live is None else tuple(words for _, words in sorted(unlike)),
         )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from statistics import median
 from typing import TypeAlias
@@ -11,7 +11,7 @@ import msgspec
 from msgspec import structs
 
 from trmon.domain.backtest.evaluation import OnsetSource, RunBacktest
-from trmon.domain.backtest.rule_replay import RuleGap, RuleSetOutcome
+from trmon.domain.backtest.rule_replay import RuleSetOutcome
 from trmon.domain.backtest.stored_history import PolicyMaskRate
 
 
@@ -52,15 +52,6 @@ class RuleSetTotals(msgspec.Struct, frozen=True, kw_only=True):
     pages: DetectionTotals
     n_false_pages: int
     false_pages_per_day: float | None
-    false_pages_per_1000_steps: float | None
-
-
-class GapTotals(msgspec.Struct, frozen=True, kw_only=True):
-    """A rule that could not be evaluated, and in how many runs."""
-
-    rules: str
-    gap: RuleGap
-    n_runs: int
 
 
 class PolicyTotals(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,7 +74,6 @@ class BacktestTotals(msgspec.Struct, frozen=True, kw_only=True):
     n_unknown: int
     rule_sets: tuple[RuleSetTotals, ...]
     differences: tuple[RuleDifferenceTotals, ...]
-    gaps: tuple[GapTotals, ...]
     policies: tuple[PolicyTotals, ...]
 
 
@@ -102,14 +92,11 @@ class BacktestSum:
         """Return the totals of the runs so far."""
         outcomes: defaultdict[str, list[_OfRun]] = defaultdict(list)
         policies: defaultdict[str, list[PolicyMaskRate]] = defaultdict(list)
-        gaps: Counter[tuple[str, RuleGap]] = Counter()
         for run in self._runs:
             for outcome in run.outcomes:
                 outcomes[outcome.rules].append((outcome, run))
-                gaps.update((outcome.rules, gap) for gap in outcome.gaps)
             for policy in run.policies:
                 policies[policy.policy].append(policy)
-        by_rule = sorted(gaps.items(), key=lambda item: (item[0][0], item[0][1].rule))
         n_collapsed = sum(run.onset.step is not None for run in self._runs)
         n_others = sum(map(_is_other, self._runs))
         return BacktestTotals(
@@ -120,7 +107,6 @@ class BacktestSum:
             n_unknown=len(self._runs) - n_collapsed - n_others,
             rule_sets=tuple(_rule_set(rules, found) for rules, found in outcomes.items()),
             differences=tuple(_differences(self._runs)),
-            gaps=tuple(GapTotals(rules=rules, gap=gap, n_runs=n) for (rules, gap), n in by_rule),
             policies=tuple(_policy(policy, rates) for policy, rates in policies.items()),
         )
 
@@ -130,16 +116,14 @@ _OfRun: TypeAlias = tuple[RuleSetOutcome, RunBacktest]
 
 def _rule_set(rules: str, found: Sequence[_OfRun]) -> RuleSetTotals:
     others = [(outcome, run) for outcome, run in found if _is_other(run)]
-    n_steps, n_false_pages = sum(run.n_steps for _, run in others), sum(outcome.n_pages for outcome, _ in others)
     timed = [(outcome.n_pages, run.days) for outcome, run in others if run.days is not None]
     days = sum(days for _, days in timed)
     return RuleSetTotals(
         rules=rules,
         alarms=_detection((outcome.first_alarm, run) for outcome, run in found),
         pages=_detection((outcome.first_page, run) for outcome, run in found),
-        n_false_pages=n_false_pages,
+        n_false_pages=sum(outcome.n_pages for outcome, _ in others),
         false_pages_per_day=sum(n_pages for n_pages, _ in timed) / days if days else None,
-        false_pages_per_1000_steps=1_000 * n_false_pages / n_steps if n_steps else None,
     )
 
 
