@@ -1,4 +1,4 @@
-"""Tests migrations: they match the schema in the code, keep every row, and say which versions work over them."""
+"""Tests migrations: they match the code, index frequent queries, keep rows, and say which versions work over them."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy import Engine, delete, insert
+from sqlalchemy import Engine, Select, delete, func, insert, select
 
 from tests.fixtures.versions import NEXT_REVISION, next_version
 from tests.store.builders import append, report_intake, stored_reports
@@ -19,6 +20,7 @@ from tests.store.schema_changes import Schema, breaking_changes, create_first_sc
 from trmon.domain.errors import NotReady
 from trmon.store import Store, migrations
 from trmon.store.database import engines_of, sqlite
+from trmon.store.database.engines import Engines
 from trmon.store.schema import tables
 
 
@@ -49,6 +51,40 @@ def test_the_migrated_schema_matches_the_code(engine: Engine, create: Callable[[
     with engine.connect() as connection:
         assert compare_metadata(MigrationContext.configure(connection), tables.metadata) == []
         migrations.check_revision(connection)
+
+
+_report, _notice, _batch, _claim = tables.report.c, tables.notice.c, tables.batch.c, tables.claim.c
+_policy, _alert = tables.policy_version.c, tables.alert.c
+FREQUENT: dict[str, Select[Any]] = {
+    "a run's new reports": select(_report.id).where(_report.run_id == 1, _report.id > 1).order_by(_report.id),
+    "a run's new notices": select(_notice.id).where(_notice.run_id == 1, _notice.id > 1).order_by(_notice.id),
+    "reports of a batch": select(_report.id).where(
+        _report.attempt_id == 1, _report.step == 1, _report.update_index == -1
+    ),
+    "recent reports": select(_report.run_id, func.max(_report.id)).where(_report.id > 1).group_by(_report.run_id),
+    "a run's newest batches": select(_batch.id).where(_batch.run_id == 1).order_by(_batch.ordinal.desc()),
+    "an attempt's history": select(_batch.id).where(_batch.attempt_id == 1).order_by(_batch.ordinal),
+    "when a run was last seen": select(func.max(_claim.seen_at)).where(_claim.run_id == 1),
+    "a run by name": select(tables.run.c.id).where(tables.run.c.project == "a", tables.run.c.name == "b"),
+    "a run's policy": select(_policy.hash).where(_policy.run_id == 1).order_by(_policy.id.desc()),
+    "a run's alerts": select(_alert.id).where(_alert.run_id == 1).order_by(_alert.id.desc()),
+    "due deliveries": select(tables.delivery.c.id).where(
+        tables.delivery.c.state == "due", tables.delivery.c.due_at <= 1.0
+    ),
+    "new events": select(tables.event.c.id).where(tables.event.c.id > 1).order_by(tables.event.c.id),
+}
+
+
+def test_frequent_queries_use_an_index(engines: Engines) -> None:
+    with engines.reader.connect() as connection:
+        if engines.is_shared:  # PostgreSQL scans small tables because that is faster.
+            connection.exec_driver_sql("SET LOCAL enable_seqscan = off")
+        explain = "EXPLAIN (COSTS OFF)" if engines.is_shared else "EXPLAIN QUERY PLAN"
+        for name, query in FREQUENT.items():
+            written = query.limit(9).compile(connection, compile_kwargs={"literal_binds": True})
+            plan = [str(row[-1]) for row in connection.exec_driver_sql(f"{explain} {written}")]
+            reads = [line for line in plan if "Seq Scan" in line or line.startswith(("SCAN", "SEARCH"))]
+            assert all("USING" in line for line in reads), (name, plan)
 
 
 def test_autoincrement_tables_never_reuse_ids(tmp_path: Path) -> None:

@@ -1,13 +1,12 @@
-"""Health checks of a database: schema, indexes, the plans of frequent queries, durability, clock and leases."""
+"""Health checks of a database: schema, indexes, durability, clock, leases and damage."""
 
 from __future__ import annotations
 
 import math
 import time
 from collections.abc import Iterator
-from typing import Any
 
-from sqlalchemy import Connection, Select, func, inspect, select
+from sqlalchemy import Connection, inspect, select
 
 from trmon.domain.errors import Damaged, NotReady
 from trmon.domain.health_check import HUNG_SECONDS, HealthCheckResult, failing_result, healthy_result, warning_result
@@ -17,52 +16,7 @@ from trmon.store.database.engines import Engines
 from trmon.store.repositories.judging import JudgingProgress
 from trmon.store.repositories.leases import lease_holders
 from trmon.store.rows import messages
-from trmon.store.rows.messages import newer_rows_query
 from trmon.store.schema import tables
-
-_report, _notice, _batch, _event = tables.report.c, tables.notice.c, tables.batch.c, tables.event.c
-_claim, _delivery, _policy, _alert = tables.claim.c, tables.delivery.c, tables.policy_version.c, tables.alert.c
-
-_HOT: dict[str, Select[Any]] = {
-    "a run's new reports": select(_report.id).where(_report.run_id == 1, _report.id > 1).order_by(_report.id).limit(9),
-    "a run's new notices": select(_notice.id).where(_notice.run_id == 1, _notice.id > 1).order_by(_notice.id).limit(9),
-    "reports of a batch": select(_report.id).where(
-        _report.attempt_id == 1, _report.step == 1, _report.update_index == -1
-    ),
-    "recent reports": select(_report.run_id, func.max(_report.id)).where(_report.id > 1).group_by(_report.run_id),
-    "a run's newest batches": select(_batch.id).where(_batch.run_id == 1).order_by(_batch.ordinal.desc()).limit(9),
-    "an attempt's history": select(_batch.id)
-    .where(_batch.attempt_id == 1, _batch.ordinal > 1)
-    .order_by(_batch.ordinal),
-    "when a run was last seen": select(func.max(_claim.seen_at)).where(_claim.run_id == 1),
-    "a run by name": select(tables.run.c.id).where(tables.run.c.project == "a", tables.run.c.name == "b"),
-    "a run's policy": select(_policy.hash).where(_policy.run_id == 1).order_by(_policy.id.desc()).limit(1),
-    "a run's alerts": select(_alert.id).where(_alert.run_id == 1).order_by(_alert.id.desc()).limit(9),
-    "due deliveries": select(_delivery.id).where(_delivery.state == "due", _delivery.due_at <= 1.0),
-    "new events": select(_event.id).where(_event.id > 1).order_by(_event.id).limit(9),
-}
-
-
-def _hot_queries(dialect: str) -> dict[str, Select[Any]]:
-    """Return the queries of a dialect by name."""
-    hot = dict(_HOT)
-    for table in (tables.report, tables.notice):
-        query, given = newer_rows_query(dialect, table, {1: 1, 2: 1}, limit=9)
-        hot[f"new {table.name}s of many runs"] = query.params(given)
-    return hot
-
-
-def _plan(connection: Connection, explain: str, query: Select[Any]) -> str:
-    written = query.compile(connection, compile_kwargs={"literal_binds": True})
-    rows = connection.exec_driver_sql(f"{explain} {str(written).replace('%', '%%')}")
-    return "\n".join(str(row[-1]) for row in rows)
-
-
-def _scans(plan: str) -> bool:
-    """Whether a plan scans a table; virtual tables are parameter lists."""
-    tables = [line for line in plan.splitlines() if "VIRTUAL TABLE" not in line]
-    return any(line.startswith(("SCAN", "SEARCH")) and "USING" not in line for line in tables)
-
 
 SKEW_SECONDS = 1.0
 BAD_SKEW_SECONDS = 30.0
@@ -79,7 +33,6 @@ def check_database(engines: Engines) -> Iterator[HealthCheckResult]:
         if schema.advice:
             return
         yield _indexes(connection)
-        yield _plans(connection)
         if engines.is_shared:
             yield _durability(connection)
             yield _clock(connection)
@@ -118,21 +71,6 @@ def _indexes(connection: Connection) -> HealthCheckResult:
             "indexes", f"missing: {', '.join(missing)}", advice="create them as in trmon/store/schema/tables.py"
         )
     return healthy_result("indexes", "all present")
-
-
-def _plans(connection: Connection) -> HealthCheckResult:
-    hot = _hot_queries(connection.dialect.name)
-    if connection.dialect.name == "postgresql":
-        # PostgreSQL scans small tables because that is faster: check whether an index could be used.
-        connection.exec_driver_sql("SET LOCAL enable_seqscan = off")
-        slow = [name for name, query in hot.items() if "Seq Scan" in _plan(connection, "EXPLAIN (COSTS OFF)", query)]
-    else:
-        slow = [name for name, query in hot.items() if _scans(_plan(connection, "EXPLAIN QUERY PLAN", query))]
-    if slow:
-        return failing_result(
-            "hot queries", f"scan a whole table: {', '.join(slow)}", advice="check for a missing index; run ANALYZE"
-        )
-    return healthy_result("hot queries", f"all {len(hot)} use an index")
 
 
 def _durability(connection: Connection) -> HealthCheckResult:
