@@ -8,7 +8,6 @@ from grafana_foundation_sdk.builders import stat, statetimeline, timeseries
 from grafana_foundation_sdk.builders.dashboard import Dashboard
 
 from dashboards.source.dashboard import alert_marks, dashboard, page_link
-from dashboards.source.methods import TO_PAGE, methods
 from dashboards.source.panels import (
     ACT,
     AUTOMATIC,
@@ -26,6 +25,7 @@ from dashboards.source.panels import (
     band,
     chart,
     judges,
+    link,
     named,
     number,
     timeline,
@@ -46,7 +46,7 @@ NEEDED: list[Step] = [(None, HEALTHY), (1, WATCH), (2, ACT)]
 UNITS = {"fraction": "percentunit", "probability": "percentunit", "tokens": "short", "versions": "short"}
 RISK_WIDTH, RISK_HEIGHT = 4, 6
 
-METHODS = "Turns, weights, gradient, budget, routers (of runs that send their inputs)"
+TO_PAGE = link("This run on the page", "${page}/runs/${project:percentencode}/${run:percentencode}")
 
 LEARNING = {
     "reward_mean": "Reward",
@@ -112,10 +112,9 @@ def run_health() -> Dashboard:
             "Are the log-probs valid?": _signals(LOG_PROBS),
             "Is it stale, or are the steps too large?": _signals(STALENESS),
             "What is accepted": _acceptance(),
-            METHODS: methods(),
             "Trainer metrics": [scalars.repeat("scalar").repeat_direction("h").max_per_row(4)],
         },
-        collapsed={"Are the log-probs valid?", "Is it stale, or are the steps too large?", "What is accepted", METHODS},
+        collapsed={"Are the log-probs valid?", "Is it stale, or are the steps too large?", "What is accepted"},
     ).link(page_link("This run on the page", "/runs/${project:percentencode}/${run:percentencode}"))
     for mark in alert_marks():
         made.annotation(mark)

@@ -28,7 +28,7 @@ from trmon.domain.findings.catalogue import FindingSpec, builtin_catalogue
 from trmon.domain.findings.clause_words import clause_words, seen_words, severity_words
 from trmon.domain.findings.sentences import words_of_signal
 from trmon.metrics.counters import COMPONENT_GAUGES, Counters
-from trmon.metrics.exposition import FIXED_HELP, optional_signal_help
+from trmon.metrics.exposition import FIXED_HELP
 from trmon_client.core.column_schema import PAIRS
 from trmon_client.core.signals.catalogue import SIGNALS, SignalSpec
 
@@ -139,16 +139,12 @@ def metrics_page() -> str:
     of_runs = [(f"`{name}`", "gauge", text) for name, text in FIXED_HELP.items()]
     of_signals = {spec.stem: spec for spec in SIGNALS.values() if spec.core}
     rows = [(f"`trmon_{s.stem}`", "gauge", f"{s.description}; {s.unit}") for s in of_signals.values()]
-    optional = [(f"`{name}`", "gauge", text.removesuffix(".")) for name, text in optional_signal_help().items()]
     header = ("metric", "type", "meaning")
     return _page(
         "Metrics",
-        "What `/metrics` shows. Counters end in `_total`.",
+        "What `/metrics` shows; `TRMON_METRICS_SIGNALS` adds [signals](signals.md). Counters end in `_total`.",
         "## Of active runs, labelled `project` and `run`",
         table(header, [*of_runs, *rows]),
-        "## Of active runs that have them",
-        "Of turns, weights, logits, a reference policy, routers and the gradient: absent without their inputs.",
-        table(header, optional),
         "## Of the service itself",
         table(header, own),
     )

@@ -23,12 +23,11 @@ VARIABLE = re.compile(r"\$\{?(\w+)(?::\w+)?\}?")
 
 @dataclass(frozen=True)
 class Asked:
-    """One expression: its text, its place, its collapsed row, and whether it is a range query or an instant query."""
+    """One expression: its text, its place, and whether it is a range query or an instant query."""
 
     place: str
     expression: str
     over_time: bool
-    row: str = ""
 
 
 def panels(dashboard: Json) -> list[Json]:
@@ -49,12 +48,11 @@ def annotations(dashboard: Json) -> list[Json]:
 def asked() -> Iterator[Asked]:
     """Yield every expression of every panel and annotation."""
     for name, dashboard in DASHBOARDS.items():
-        rows = {id(panel): row["title"] for row in dashboard["panels"] for panel in row.get("panels", ())}
         for panel in panels(dashboard):
             for target in panel["targets"]:
                 place = f"{name}: {panel['title']} {target['refId']}"
-                is_instant, row = target.get("instant", False), rows.get(id(panel), "")
-                yield Asked(place, target["expr"], over_time=not is_instant, row=row)
+                is_instant = target.get("instant", False)
+                yield Asked(place, target["expr"], over_time=not is_instant)
         for annotation in annotations(dashboard):
             yield Asked(f"{name}: {annotation['name']}", annotation["expr"], over_time=True)
 

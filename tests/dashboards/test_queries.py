@@ -6,8 +6,7 @@ import time
 
 import pytest
 
-from dashboards.source.run_health import METHODS
-from tests.dashboards.conftest import AGENT, LONG, Watched
+from tests.dashboards.conftest import LONG, Watched
 from tests.dashboards.documents import DASHBOARDS, Asked, Json, asked, substituted, variables
 from tests.fixtures.prometheus import label_values, query, query_range
 from tests.fixtures.waiting import eventually
@@ -28,7 +27,7 @@ CHOSEN = {
 
 
 def returns_series(watched: Watched, one: Asked) -> bool:
-    run = AGENT if one.row == METHODS else LONG if "trmon_collapse_risk" in one.expression else CHOSEN["run"]
+    run = LONG if "trmon_collapse_risk" in one.expression else CHOSEN["run"]
     chosen = {**CHOSEN, "run": run}
     expression = substituted(one.expression, chosen)
     if one.over_time:

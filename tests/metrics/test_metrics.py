@@ -10,7 +10,6 @@ from importlib.metadata import version
 from typing import Any
 
 import httpx
-import numpy as np
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -22,22 +21,20 @@ from tests.fixtures.views import view_of
 from tests.fixtures.waiting import eventually
 from tests.store.builders import alert, batch
 from trmon.domain.access import Scope
-from trmon.domain.adaptation.proposal import AdaptationMode
 from trmon.domain.alerts.alert import INCIDENT_RULE, AlertState
 from trmon.domain.collapse_risk.risk_reading import RISK
 from trmon.domain.health.judgement import RunVerdict, Urgency, VerdictKind
 from trmon.domain.identity import BatchKey, RunKey
 from trmon.domain.incidents.incident import CAUSE_LABEL, LAST_GOOD_LABEL, Incident
+from trmon.domain.pipeline.run_update import Outlook
 from trmon.domain.rules.rule_yaml import builtin_rules, overlay_rules
 from trmon.domain.runs.run import RunState
 from trmon.domain.severity import Severity
 from trmon.fleet.verdicts import JudgedRun
-from trmon.fleet.views import thresholds_of
 from trmon.metrics.counters import DROPPED, Counters
-from trmon.metrics.exposition import OPTIONAL_SIGNALS, Exposition
+from trmon.metrics.exposition import Exposition
 from trmon.metrics.text_format import sample_line
 from trmon_client.core import wire
-from trmon_client.core.policies.policy import Policy
 from trmon_client.error_guard import LossReason
 
 OF_MISMATCH = {CAUSE_LABEL: "engine_mismatch", LAST_GOOD_LABEL: "39"}
@@ -71,8 +68,6 @@ def test_runs_and_the_service_have_the_values_of_what_was_reported(client: httpx
     assert policies == {"trm_auto", "trm_max", "geo_mask", "token_veto"}
     batch = client.get("/api/v1/runs/math/grpo/batches/2").json()
     assert found["trmon_kl_k3"][("project", "math"), ("run", "grpo")] == batch["signals"]["total_kl_k3"]
-    of_run = {name for name, series in found.items() if any(dict(labels).get("run") for labels in series)}
-    assert not of_run & {f"trmon_{name}" for name in OPTIONAL_SIGNALS}
 
 
 def test_increases_of_clients_losses_are_counted(client: httpx.Client) -> None:
@@ -109,19 +104,12 @@ def test_decisions_that_replay_cannot_reproduce_are_counted(client: httpx.Client
 
 
 def test_a_setting_adds_signals_and_repeats_none(serve: Serve) -> None:
-    with serve(metrics_signals=("staleness_kl_k2", "reward_mean", "reward_mean")).client() as client:
+    added = ("staleness_kl_k2", "bound_adaptive", "reward_mean", "reward_mean", "mask_rate")
+    with serve(metrics_signals=added).client() as client:
         train(client)
-        assert scraped(client, step=2).keys() >= {"trmon_staleness_kl_k2", "trmon_reward_mean"}
-
-
-def test_optional_signals_have_a_series_where_they_are_known(serve: Serve) -> None:
-    with serve().client() as client:
-        content = columns(advantage=np.array([1.0, -1.0, 0.5, -0.5]), sum_logp=np.full(4, -16.0))
-        send(client, MATH, report(content, scalars={"grad_norm": 0.5}))
-        send(client, MATH, wire.Finish(**ORIGIN, sequence=0, finished=[wire.ChunkCount(1, None, 1)]))
-        found = scraped(client, step=1)
-    known = {"logp_advantage_cov", "proxy3_pure_noise_low", "proxy3_pure_noise_high"}
-    assert {name for name in OPTIONAL_SIGNALS if f"trmon_{name}" in found} == known
+        found = scraped(client, step=2)
+    assert found.keys() >= {"trmon_staleness_kl_k2", "trmon_bound_adaptive", "trmon_reward_mean"}
+    assert all(dict(labels)["policy"] for labels in found["trmon_mask_rate"])
 
 
 def test_runs_and_scalars_are_limited_and_omitted_runs_counted(serve: Serve) -> None:
@@ -171,16 +159,14 @@ def test_shared_lines_have_the_labels_and_values_of_each_run() -> None:
         failing,
         run=replace(failing.run, state=RunState.STALLED),
         alerts=(firing_alert, resolved_alert),
-        adaptation=AdaptationMode.APPLY,
     )
     found = samples(an_exposition().text([quiet, failing], project=None))
-    for run, state, mode, firing in (
-        ("quiet", "running", {}, {}),
-        ("failing", "stalled", {"apply": 1.0}, {rules[0].name: 1.0}),
+    for run, state, firing in (
+        ("quiet", "running", {}),
+        ("failing", "stalled", {rules[0].name: 1.0}),
     ):
         assert with_label(found, "trmon_alert_active", "rule", run=run) == firing
         assert with_label(found, "trmon_run_state", "state", run=run) == {state: 1.0}
-        assert with_label(found, "trmon_adaptation", "mode", run=run) == mode
     severities = {dict(labels)["rule"]: dict(labels)["severity"] for labels in found["trmon_alert_active"]}
     assert severities[rules[0].name] == "info", "an alert keeps the severity that it started with"
 
@@ -212,7 +198,7 @@ def test_a_verdict_has_its_cause_its_steps_and_the_state_of_its_incident() -> No
     incident = Incident(alert=replace(opened, labels=OF_MISMATCH))
     over = Incident(alert=replace(incident.alert, state=AlertState.RESOLVED))
     problem = RunVerdict(kind=VerdictKind.WATCH, why="engine mismatch", since_step=40, cause="engine_mismatch")
-    ill = JudgedRun(verdict=problem, need=Urgency.SOON, incident=incident)
+    ill = JudgedRun(verdict=problem, need=Urgency.SOON, outlook=Outlook(), incident=incident)
     run = (("project", "math"), ("run", "grpo"))
     for judged, state in (
         (ill, "open"),
@@ -233,7 +219,9 @@ def test_a_verdict_has_its_cause_its_steps_and_the_state_of_its_incident() -> No
 
 
 def test_a_healthy_run_has_no_series_of_problems() -> None:
-    well = JudgedRun(verdict=RunVerdict(kind=VerdictKind.HEALTHY, why="no finding"), need=Urgency.NONE)
+    well = JudgedRun(
+        verdict=RunVerdict(kind=VerdictKind.HEALTHY, why="no finding"), need=Urgency.NONE, outlook=Outlook()
+    )
     view = view_of(1, last_report_at=1.0)
     found = samples(an_exposition().text([view], project=None, verdicts={1: well}))
     shown = {"trmon_run_verdict", "trmon_run_state", "trmon_last_report_timestamp_seconds", "trmon_threshold"}
@@ -300,15 +288,6 @@ def test_the_risk_is_past_once_the_reward_has_collapsed() -> None:
         collapsed = replace(view, row=row, alerts=(alert(run_id=1, rule="reward_collapse", state=state),))
         found = samples(an_exposition().text([collapsed], project=None))
         assert list(found.get("trmon_collapse_risk", {}).values()) == values
-
-
-def test_proposed_thresholds_have_the_active_policys_name() -> None:
-    view = replace(view_of(1), proposed=Policy.parse("geo_mask"))
-    found = samples(an_exposition().text([view], project=None))
-    assert with_label(found, "trmon_threshold", "policy", run="grpo").keys() == {view.policy.policy.name}
-    shown = [(dict(labels)["policy"], value) for labels, value in found["trmon_threshold_proposed"].items()]
-    bounds = [one.value for one in thresholds_of(Policy.parse("geo_mask"))]
-    assert sorted(shown) == sorted((view.policy.policy.name, bound) for bound in bounds)
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 0.1, 1e-300])

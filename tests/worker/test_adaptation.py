@@ -16,7 +16,6 @@ from trmon.domain.batches.batch import BatchRow
 from trmon.domain.budget.trainer_advice import TARGET_STEPS
 from trmon.domain.pipeline.state import PipelineState
 from trmon.domain.policies import PolicyVersion
-from trmon.fleet.views import thresholds_of
 from trmon.worker.adaptation import Advisor
 from trmon_client.core.policies.policy import Policy
 
@@ -83,21 +82,6 @@ def test_the_bounds_stay(setting: AdaptationSetting, start: PolicyVersion) -> No
     train(run, range(20))
     assert run.log.versions == [start]
     assert run.observer.failures == []
-
-
-def test_a_recommendation_is_shown_and_an_applied_one_becomes_the_current_policy() -> None:
-    shown, applied = (watched(replace(APPLY, mode=mode)) for mode in (AdaptationMode.RECOMMEND, AdaptationMode.APPLY))
-    for run in (shown, applied):
-        train(run, range(12))
-    assert shown.view.proposed is not None
-    [proposed] = thresholds_of(shown.view.proposed)
-    [in_force] = thresholds_of(applied.view.policy.policy)
-    assert (shown.view.adaptation, applied.view.adaptation) == (AdaptationMode.RECOMMEND, AdaptationMode.APPLY)
-    assert proposed == in_force
-    assert applied.view.proposed is None
-    shown.log.setting = AdaptationSetting()
-    train(shown, range(12, 14))
-    assert (shown.view.adaptation, shown.view.proposed) == (AdaptationMode.OFF, None)
 
 
 def test_a_policy_set_set_by_person_is_the_new_anchor() -> None:

@@ -24,7 +24,7 @@ from trmon.domain.framework_names.named_scalars import named_scalars
 from trmon.domain.rules.signal_reader import series_names
 from trmon.domain.severity import json_number
 from trmon.domain.signals.derived_signals import DERIVED, SHADOW_PREFIX
-from trmon.metrics.exposition import is_exposed
+from trmon.metrics.exposition import FIXED_HELP
 from trmon.store.repositories.signals import SignalSeries
 from trmon_client.api.runs import CourseMarkInfo
 from trmon_client.api.signals import ScalarInfo, SeriesAnswer, SignalInfo
@@ -148,7 +148,9 @@ async def list_signals(service: Service) -> list[SignalInfo]:
     ranges = service.rules().catalogue.ranges
     healthy = {source: str(usual) for name, usual in ranges.items() for source in sources_of(name)}
     return [
-        SignalInfo.from_fields(spec, healthy=healthy.get(spec.name, ""), prometheus=spec.core or is_exposed(spec.name))
+        SignalInfo.from_fields(
+            spec, healthy=healthy.get(spec.name, ""), prometheus=spec.core or f"trmon_{spec.name}" in FIXED_HELP
+        )
         for specs in (SIGNALS, TRAINER_SCALARS, DERIVED)
         for spec in specs.values()
     ]

@@ -313,9 +313,12 @@ class Settings(BaseSettings):
     @field_validator("metrics_signals")
     @classmethod
     def _check_signals(cls, names: tuple[str, ...]) -> tuple[str, ...]:
-        unknown = [name for name in names if name not in SIGNALS]
+        from trmon.domain.signals.derived_signals import DERIVED
+
+        known = SIGNALS | DERIVED
+        unknown = [name for name in names if name not in known]
         if unknown:
-            suggestion = did_you_mean(unknown[0], SIGNALS)
+            suggestion = did_you_mean(unknown[0], known)
             raise ValueError(f"unknown signals {', '.join(unknown)}{suggestion}; GET /api/v1/signals lists them all")
         return names
 

@@ -5,14 +5,12 @@ What holds of few runs has no series for the others: alerts that do not fire, th
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, cached_property
 from threading import Lock
 from types import MappingProxyType
 
-from trmon.domain.adaptation.proposal import AdaptationMode
 from trmon.domain.alerts.alert import Alert, AlertState
 from trmon.domain.collapse_risk.risk_reading import RISK
 from trmon.domain.findings.verdict import COLLAPSE
@@ -37,12 +35,6 @@ from trmon.metrics.text_format import (
 from trmon_client.core.column_schema import Pair
 from trmon_client.core.signals.batch_signals import SIGNALS, SignalSpec
 
-OPTIONAL_SIGNALS: tuple[str, ...] = (
-    *("turn_mask_rate", "turn_mask_rate_tokens", "sequence_weight_mean", "sequence_weight_ess"),
-    *("proxy3_pure_noise_low", "proxy3_pure_noise_high", "logp_advantage_cov", "leak_share"),
-    *("tv_mean", "minorizer", "ref_kl_k3"),
-)
-"""Their names; a run without a value, or with NaN, has no series."""
 Lines = Mapping[str, str]
 """Sample lines by metric."""
 FIXED_HELP: dict[str, str] = {
@@ -51,8 +43,6 @@ FIXED_HELP: dict[str, str] = {
     "trmon_collapse_risk": "Probability that a collapse begins within 200 steps, not calibrated for your trainer "
     "unless `trmon risk calibrate` did; absent where the predictor is silent, and once the reward has collapsed.",
     "trmon_threshold": "A bound of the active policy.",
-    "trmon_threshold_proposed": "The value that adaptation proposes for a bound of the active policy; absent if none.",
-    "trmon_adaptation": "1 for the run's adaptation mode; absent while it is off.",
     "trmon_bound": "An error bound of the newest gauge row, in units of reward; NaN if it cannot be asserted.",
     "trmon_alert_active": "1 while an alert of the rule fires on the run; those of kind health join its incident.",
     "trmon_incident_since_step": "Step at which the open incident of the run began; absent if none is open.",
@@ -71,17 +61,6 @@ FiringRules = frozenset[tuple[str, Severity]]
 """The rules whose alerts fire on a run, each with the alert's severity."""
 
 
-def is_exposed(name: str) -> bool:
-    """Whether a signal has a metric that is not one of the core signals."""
-    return name in OPTIONAL_SIGNALS or f"trmon_{name}" in FIXED_HELP
-
-
-def optional_signal_help() -> dict[str, str]:
-    """Return the description of each metric."""
-    described = {name: SIGNALS.get(name) or DERIVED[name] for name in OPTIONAL_SIGNALS}
-    return {f"trmon_{name}": f"{one.description}; {one.unit}." for name, one in described.items()}
-
-
 class Exposition:
     """Formats the runs of /metrics, up to a limit; thread-safe."""
 
@@ -94,8 +73,8 @@ class Exposition:
         max_scalars: int,
     ) -> None:
         self._rules = rules
-        usual = {spec.stem for spec in SIGNALS.values() if spec.core}.union(OPTIONAL_SIGNALS)
-        self._extra_signals = [name for name in dict.fromkeys(extra_signals) if name not in usual]
+        usual = {_metric(spec) for spec in SIGNALS.values() if spec.core} | FIXED_HELP.keys()
+        self._extra_signals = [name for name in dict.fromkeys(extra_signals) if f"trmon_{name}" not in usual]
         self._max_runs = max_runs
         self._max_scalars = max_scalars
         self._cached: dict[int, tuple[RunView, Lines]] = {}
@@ -132,9 +111,9 @@ class Exposition:
 
     @cached_property
     def _help(self) -> Mapping[str, str]:
-        of_signals = {_metric(spec): f"{spec.description}; {spec.unit}." for spec in SIGNALS.values() if spec.core}
-        extra = {f"trmon_{name}": f"{SIGNALS[name].description}; {SIGNALS[name].unit}." for name in self._extra_signals}
-        return {**extra, **of_signals, **optional_signal_help(), **FIXED_HELP}
+        shown = {_metric(spec): spec for spec in SIGNALS.values() if spec.core}
+        shown |= {f"trmon_{name}": SIGNALS.get(name) or DERIVED[name] for name in self._extra_signals}
+        return {**{name: f"{spec.description}; {spec.unit}." for name, spec in shown.items()}, **FIXED_HELP}
 
     def _lines(self, view: RunView) -> Lines:
         cached = self._cached.get(view.run.id)
@@ -149,10 +128,7 @@ class Exposition:
 
     def _shared_lines(self, view: RunView) -> Iterator[tuple[str, str]]:
         """Yield metrics and their lines that runs share, with a placeholder for the run's own labels."""
-        policy = view.policy.policy
-        yield "trmon_threshold", threshold_lines("trmon_threshold", policy.name, policy)
-        if view.proposed is not None:
-            yield "trmon_threshold_proposed", threshold_lines("trmon_threshold_proposed", policy.name, view.proposed)
+        yield "trmon_threshold", threshold_lines(view.policy.policy)
         firing = (alert for alert in view.alerts if alert.state is AlertState.FIRING)
         yield (
             "trmon_alert_active",
@@ -169,8 +145,6 @@ class Exposition:
     def _values(self, view: RunView) -> Iterator[tuple[str, str, float]]:
         """Yield metrics, the labels that each has besides the run's own, and values."""
         yield "trmon_run_state", label_suffix("state", view.run.state.value), 1.0
-        if view.adaptation is not AdaptationMode.OFF:
-            yield "trmon_adaptation", label_suffix("mode", view.adaptation.value), 1.0
         if view.run.last_report_at is not None:
             yield "trmon_last_report_timestamp_seconds", "", view.run.last_report_at
         for alert in view.alerts:
@@ -183,9 +157,6 @@ class Exposition:
         for metric, name in _core_metrics(view.row.primary_pair):
             if name in signals:
                 yield metric, "", signals[name]
-        for name in OPTIONAL_SIGNALS:
-            if not math.isnan(signals.get(name, math.nan)):
-                yield f"trmon_{name}", "", signals[name]
         for name in self._extra_signals:
             if name in signals:
                 yield f"trmon_{name}", "", signals[name]

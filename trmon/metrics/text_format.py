@@ -48,11 +48,13 @@ def label_suffix(name: str, value: str) -> str:
 
 
 @lru_cache(MAX_CACHED)
-def threshold_lines(metric: str, name: str, policy: Policy) -> str:
-    """Return the bounds of a policy, labelled with a policy name."""
+def threshold_lines(policy: Policy) -> str:
+    """Return the bounds of a policy."""
     labels = ("statistic", "pair", "where", "bound")
     return "".join(
-        _shared_line(metric, {"policy": name, **{label: getattr(one, label) for label in labels}}, one.value)
+        _shared_line(
+            "trmon_threshold", {"policy": policy.name, **{label: getattr(one, label) for label in labels}}, one.value
+        )
         for one in thresholds_of(policy)
     )
 

@@ -55,31 +55,23 @@ log = structlog.get_logger(__name__)
 
 
 class BoundController:
-    """Holds the newest sequences of a run in memory; does nothing if the mode is `off`."""
+    """Holds the newest sequences of a run in memory; does nothing unless the mode is `apply`."""
 
     def __init__(self, history: RunHistory) -> None:
         self._history = history
-        self._proposal: BoundProposal | None = None
         self._setting = AdaptationSetting()
-        self._policy: Policy | None = None
         self._window_config: object = None
         self._window: SampleWindow | None = None
         self._steps: set[StepKey] = set()
-
-    @property
-    def proposed(self) -> Policy | None:
-        """The policy it recommends in place of the current one; None where the bounds should stay."""
-        return None if self._proposal is None else self._proposal.policy
 
     def configure(self, setting: AdaptationSetting, policy: Policy, *, gauge_keys: Sequence[BatchKey]) -> None:
         """Set the run's setting and policy; a window that does not fit them is read again from stored batches.
 
         Args: gauge_keys: the newest rows that gauges read, oldest first.
         """
-        window_config = None if setting.mode is AdaptationMode.OFF else (policy_reads(policy), setting.window_sequences)
-        if window_config is None or policy != self._policy:
-            self._proposal = None
-        self._setting, self._policy = setting, policy
+        is_applied = setting.mode is AdaptationMode.APPLY
+        window_config = (policy_reads(policy), setting.window_sequences) if is_applied else None
+        self._setting = setting
         if window_config != self._window_config:
             self._window_config, self._steps, self._window = window_config, set(), None
             if window_config is not None:
@@ -110,10 +102,7 @@ class BoundController:
             is_stalled=is_stalled,
             calibrated=calibrated_limits(versions),
         )
-        self._proposal = result if isinstance(result, BoundProposal) else None
-        if self._proposal is None or self._setting.mode is not AdaptationMode.APPLY:
-            return None
-        return version_of_proposal(self._proposal, current=current, now=now)
+        return version_of_proposal(result, current=current, now=now) if isinstance(result, BoundProposal) else None
 
 
 def stored_samples(
@@ -134,11 +123,6 @@ class BoundAdaptation:
         self._run = run
         self._controller = BoundController(run.context.history)
         self._calibrator = Calibrator(run.context.history)
-
-    @property
-    def proposed(self) -> Policy | None:
-        """The policy that the controller recommends; None where the bounds should stay."""
-        return self._controller.proposed
 
     def configure(self, changes: PassChanges) -> None:
         """Give the controller the run's current setting and policy."""

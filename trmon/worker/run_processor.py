@@ -182,8 +182,6 @@ class RunProcessor:
             expected_step_seconds=run.pipeline_state.expected_step_seconds,
             updated_at=now,
             advice=self._advice(now),
-            adaptation=run.context.adaptation.mode,
-            proposed=self._adaptation.proposed,
             judgement=judgement,
             summary=self._summary(),
         )

@@ -8,7 +8,6 @@ from typing import Any
 
 import msgspec
 
-from trmon.domain.adaptation.proposal import AdaptationMode
 from trmon.domain.alerts.alert import Alert, AlertEvent
 from trmon.domain.alerts.delivery import Delivery
 from trmon.domain.batches.batch import BatchRow, DecisionRow
@@ -18,7 +17,6 @@ from trmon.domain.health.run_summary import RunSummary
 from trmon.domain.policies import PolicyVersion
 from trmon.domain.runs.run import Run, RunEnding, RunState, RunWarning
 from trmon.domain.signals.derived_signals import SHADOW_PREFIX
-from trmon_client.core.policies.policy import Policy
 
 BOUNDS: Mapping[str, str] = {"adaptive": "bound_adaptive", "trpo": "bound_trpo"}
 
@@ -52,10 +50,7 @@ class Outlook:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunView(Outlook):
-    """The values of one run at a time; `row` is its newest gauge row, None before the first batch closes.
-
-    `proposed` is the policy that adaptation recommends in place of the current one, if any.
-    """
+    """The values of one run at a time; `row` is its newest gauge row, None before the first batch closes."""
 
     run: Run
     row: BatchRow | None
@@ -63,16 +58,13 @@ class RunView(Outlook):
     alerts: tuple[Alert, ...]
     updated_at: float
     advice: Advice | None = None
-    adaptation: AdaptationMode = AdaptationMode.OFF
-    proposed: Policy | None = None
 
     @classmethod
     def of(cls, outlook: Mapping[str, Any], **others: Any) -> RunView:
         """Return the view of a run whose worker has stored an outlook, empty before it has. Args: others: fields."""
-        advice, proposed, known = outlook.get("advice"), outlook.get("proposed"), Outlook.read(outlook)
+        advice, known = outlook.get("advice"), Outlook.read(outlook)
         return cls(
             advice=None if advice is None else msgspec.convert(advice, Advice),
-            proposed=None if proposed is None else Policy.parse(proposed),
             **{one.name: getattr(known, one.name) for one in fields(Outlook)},
             **others,
         )
@@ -83,7 +75,6 @@ class RunView(Outlook):
             "gauge_ordinal": None if self.row is None else self.row.ordinal,
             "expected_step_seconds": self.expected_step_seconds,
             "advice": None if self.advice is None else self.advice.document(),
-            "proposed": None if self.proposed is None else self.proposed.spec(),
             "judgement": None if self.judgement is None else msgspec.to_builtins(self.judgement),
             "summary": msgspec.to_builtins(self.summary),
         }

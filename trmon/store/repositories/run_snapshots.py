@@ -9,7 +9,6 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Engine, func, null, or_, select
 
 from trmon.domain.access import EVERYTHING
-from trmon.domain.adaptation.proposal import AdaptationMode
 from trmon.domain.alerts.alert import Alert, AlertState
 from trmon.domain.batches.batch import BatchRow
 from trmon.domain.health.judgement import Backlog
@@ -116,7 +115,6 @@ class RunSnapshots(Reader):
         outlooks = _outlooks(connection, ids)
         rows = self._gauge_rows(connection, outlooks)
         policies, alerts = _policies(connection, ids), _alerts(connection, ids)
-        modes = _modes(connection, ids)
         runs = read_runs(connection, select_runs(EVERYTHING).where(_RUN.id.in_(ids)))
         return [
             RunView.of(
@@ -126,7 +124,6 @@ class RunSnapshots(Reader):
                 policy=policies.get(run.id) or default_version(now=run.created_at),
                 alerts=alerts.get(run.id, ()),
                 updated_at=now,
-                adaptation=modes.get(run.id, AdaptationMode.OFF),
             )
             for run in runs
         ]
@@ -163,9 +160,3 @@ def _alerts(connection: Connection, ids: Sequence[int]) -> dict[int, tuple[Alert
     for row in connection.execute(found):
         by_run[row.run_id] = (*by_run.get(row.run_id, ()), ALERT_MAPPING.from_row(row))
     return by_run
-
-
-def _modes(connection: Connection, ids: Sequence[int]) -> dict[int, AdaptationMode]:
-    table = tables.adaptation.c
-    found = select(table.run_id, table.setting).where(table.run_id.in_(ids))
-    return {row.run_id: AdaptationMode(row.setting["mode"]) for row in connection.execute(found)}
