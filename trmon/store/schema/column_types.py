@@ -57,31 +57,11 @@ class JsonColumn(_ConvertedColumn):
     decode = staticmethod(lambda value: None if value is None else msgspec.json.decode(value))
 
 
-_CLEAN: set[int] = set()
-"""Hashes of documents without secrets: a look takes thirty times as long as decoding."""
-MAX_CLEAN = 1 << 16
-
-
-def _document_without_secrets(value: Any) -> Any:
-    if value is None:
-        return None
-    document, key = msgspec.json.decode(value), hash(value)
-    if key in _CLEAN:
-        return document
-    safe = redact_values(document)
-    if safe == document:
-        if len(_CLEAN) >= MAX_CLEAN:
-            _CLEAN.clear()
-        _CLEAN.add(key)
-    return safe
-
-
 class TrainerDocumentColumn(JsonColumn):
-    """A JSON document of a trainer, written and read without secrets: an older version may have stored them."""
+    """A JSON document of a trainer, stored without secrets."""
 
     cache_ok = True
     encode = staticmethod(lambda value: JsonColumn.encode(redact_values(value)))
-    decode = staticmethod(_document_without_secrets)
 
 
 class UpdateIndexColumn(_ConvertedColumn):
