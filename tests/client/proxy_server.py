@@ -38,32 +38,6 @@ class ProxyServer(LoopbackServer):
             _relay_both_ways(client, upstream)
 
 
-class SocksServer(ProxyServer):
-    """The same for SOCKS 5 with a user name and a password; `heads` holds "user:password@host:port"."""
-
-    def serve(self, client: socket.socket) -> None:
-        """Negotiate as RFC 1928 and 1929 say, and relay both ways."""
-        _take(client, _take(client, 2)[1])
-        client.sendall(b"\x05\x02")
-        _take(client, 1)
-        user, password = _take_text(client), _take_text(client)
-        client.sendall(b"\x01\x00")
-        _take(client, 4)
-        host, port = _take_text(client), int.from_bytes(_take(client, 2), "big")
-        self.heads.append(b"%s:%s@%s:%d" % (user, password, host, port))
-        client.sendall(b"\x05\x00\x00\x01" + bytes(6))
-        with socket.create_connection(("127.0.0.1", self.upstream_port)) as upstream:
-            _relay_both_ways(client, upstream)
-
-
-def _take(client: socket.socket, n_bytes: int) -> bytes:
-    return client.recv(n_bytes, socket.MSG_WAITALL)
-
-
-def _take_text(client: socket.socket) -> bytes:
-    return _take(client, _take(client, 1)[0])
-
-
 def _relay_both_ways(client: socket.socket, upstream: socket.socket) -> None:
     back = threading.Thread(target=_relay, args=(upstream, client), daemon=True)
     back.start()

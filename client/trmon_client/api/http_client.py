@@ -115,10 +115,6 @@ def _pool_to(url: str) -> PoolManager:
     context = new_tls_context() if is_secure else None
     if proxy is None:
         return PoolManager(ssl_context=context)
-    if proxy.is_socks:
-        from urllib3.contrib.socks import SOCKSProxyManager
-
-        return SOCKSProxyManager(proxy.url, username=proxy.user, password=proxy.password, ssl_context=context)
     return ProxyManager(proxy.url, proxy_headers=proxy.headers, ssl_context=context, proxy_ssl_context=context)
 
 

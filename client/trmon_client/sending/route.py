@@ -7,20 +7,16 @@ from base64 import b64encode
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from importlib import import_module
 from typing import Any, NamedTuple
 from urllib.parse import SplitResult, unquote, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from urllib3.connection import HTTPConnection, HTTPSConnection
 
-PYSOCKS_SOCKS5 = 2
-"""`socks.SOCKS5` of PySocks, which is an optional package."""
-
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 """Hosts that no proxy can reach: they are this machine."""
 
-PORTS = {"http": 80, "https": 443, "socks5": 1080, "socks5h": 1080}
+PORTS = {"http": 80, "https": 443}
 
 
 def tls_advice(error: BaseException) -> str:
@@ -39,11 +35,6 @@ class Proxy:
     password: str = field(default="", repr=False)
 
     @property
-    def is_socks(self) -> bool:
-        """Whether it forwards connections, not requests."""
-        return self.scheme.startswith("socks")
-
-    @property
     def url(self) -> str:
         """Its URL, without the credentials."""
         host = f"[{self.host}]" if ":" in self.host else self.host
@@ -57,29 +48,11 @@ class Proxy:
         credentials = b64encode(f"{self.user}:{self.password}".encode()).decode()
         return {"Proxy-Authorization": f"Basic {credentials}"}
 
-    def socks_connection(
-        self, scheme: str, host: str, port: int, *, context: Any, timeout_seconds: float
-    ) -> HTTPConnection:
-        """Return a connection to the host through this proxy."""
-        from urllib3.contrib import socks
-
-        options: Any = {
-            "socks_version": PYSOCKS_SOCKS5,
-            "proxy_host": self.host,
-            "proxy_port": self.port,
-            "username": self.user,
-            "password": self.password,
-            "rdns": self.scheme == "socks5h",
-        }
-        if scheme == "https":
-            return socks.SOCKSHTTPSConnection(options, host, port, timeout=timeout_seconds, ssl_context=context)
-        return socks.SOCKSConnection(options, host, port, timeout=timeout_seconds)
-
 
 def proxy_of(target: SplitResult) -> Proxy | None:
     """Return the proxy that the environment names for a URL, None for a direct connection.
 
-    Errors: ValueError for a proxy that is not a valid URL; ImportError for SOCKS without its package.
+    Errors: ValueError for a proxy that is not a valid URL.
     """
     host, proxies = target.hostname or "", getproxies()
     url = proxies.get(target.scheme) or proxies.get("all")
@@ -88,16 +61,13 @@ def proxy_of(target: SplitResult) -> Proxy | None:
     parts = urlsplit(url if "://" in url else f"http://{url}")
     if parts.scheme not in PORTS or not parts.hostname:
         raise ValueError(f"a proxy must be a URL with one of the schemes {', '.join(PORTS)}")
-    proxy = Proxy(
+    return Proxy(
         parts.scheme,
         parts.hostname,
         parts.port or PORTS[parts.scheme],
         user=None if parts.username is None else unquote(parts.username),
         password=unquote(parts.password or ""),
     )
-    if proxy.is_socks:
-        import_module("socks")  # PySocks, which urllib3 needs for SOCKS
-    return proxy
 
 
 class ProxyTls(NamedTuple):
@@ -120,8 +90,8 @@ class Route:
         self._proxy = proxy_of(self._target)
         is_secure = "https" in (self._target.scheme, self._proxy and self._proxy.scheme)
         self._context = new_tls_context() if is_secure else None
-        # A proxy reads requests over HTTP and sends them on; over TLS and SOCKS it only relays bytes.
-        is_forwarded = self._proxy is not None and not self._proxy.is_socks and self._target.scheme == "http"
+        # A proxy reads requests over HTTP and sends them on; over TLS it only relays bytes.
+        is_forwarded = self._proxy is not None and self._target.scheme == "http"
         self.request_target = url if is_forwarded else self._target.path
         self.headers: Mapping[str, str] = self._proxy.headers if self._proxy is not None and is_forwarded else {}
 
@@ -130,10 +100,6 @@ class Route:
         proxy, scheme = self._proxy, self._target.scheme
         if proxy is None:
             return self._direct(scheme, self._host, self._port, timeout_seconds)
-        if proxy.is_socks:
-            return proxy.socks_connection(
-                scheme, self._host, self._port, context=self._context, timeout_seconds=timeout_seconds
-            )
         if scheme == "http":
             return self._direct(proxy.scheme, proxy.host, proxy.port, timeout_seconds)
         proxy_tls: Any = ProxyTls(self._context)

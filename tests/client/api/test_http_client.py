@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from tests.client.proxy_server import ProxyServer, SocksServer
-from tests.client.server import ACCEPT, CERTIFICATE, HANG_UP, Answer, Peer, problem
+from tests.client.proxy_server import ProxyServer
+from tests.client.server import CERTIFICATE, HANG_UP, Answer, Peer, problem
 from trmon_client.api import (
     AccessDenied,
     IncompatibleService,
@@ -106,10 +106,3 @@ def test_a_proxy_leads_to_the_service(is_secure: bool, monkeypatch: pytest.Monke
         assert len(proxy.heads) == 1
         assert post(f"{scheme}://127.0.0.1:{peer.port}") == "stored"
         assert len(proxy.heads) == 1
-
-
-def test_a_socks_proxy_leads_to_the_service(monkeypatch: pytest.MonkeyPatch) -> None:
-    with Peer([ACCEPT]) as peer, SocksServer(peer.port) as proxy:
-        monkeypatch.setenv("ALL_PROXY", f"socks5h://me:p%40ss@{proxy.address}")
-        assert post("http://service.test:8642") == "stored"
-        assert proxy.heads == [b"me:p@ss@service.test:8642"]

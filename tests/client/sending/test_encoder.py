@@ -167,7 +167,7 @@ def test_requests_do_not_appear_in_the_trainers_log(tmp_path: Path, caplog: pyte
     assert [record.getMessage() for record in caplog.records] == ["one of the trainer's own"]
 
 
-PROXIES = [("ALL_PROXY", "gopher://proxy:70"), ("HTTP_PROXY", "http://proxy:port")]
+PROXIES = [("ALL_PROXY", "gopher://proxy:70"), ("ALL_PROXY", "socks5://proxy"), ("HTTP_PROXY", "http://proxy:port")]
 
 
 @pytest.mark.parametrize(("variable", "value"), PROXIES)

@@ -14,7 +14,7 @@ import pytest
 
 from tests.client.faults import hostile_server as hostile
 from tests.client.faults.hostile_server import HostileServer
-from tests.client.proxy_server import ProxyServer, SocksServer
+from tests.client.proxy_server import ProxyServer
 from tests.client.server import CERTIFICATE, Answer, Peer, problem
 from tests.fixtures.waiting import eventually
 from trmon_client.config.settings import Limits
@@ -212,14 +212,3 @@ def test_a_host_of_no_proxy_is_reached_directly(no_proxy: str, monkeypatch: pyte
         # A name that exists nowhere.
         assert sent("http://service.test:8642").outcome is UploadOutcome.AGAIN
         assert len(proxy.heads) == 1
-
-
-@pytest.mark.parametrize("is_secure", [False, True])
-def test_a_socks_proxy_relays_connections(is_secure: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SSL_CERT_FILE", str(CERTIFICATE))
-    with Peer(is_secure=is_secure) as peer, SocksServer(peer.port) as proxy:
-        monkeypatch.setenv("ALL_PROXY", f"socks5h://me:p%40ss@{proxy.address}")
-        url = f"{'https' if is_secure else 'http'}://service.test:8642"
-        assert sent(url, times=2).outcome is UploadOutcome.ANSWERED
-        assert proxy.heads == [b"me:p@ss@service.test:8642"]
-        assert peer.requests[0].path == "/api/v1/reports"
