@@ -18,9 +18,6 @@ grafana = typer.Typer(no_args_is_help=True, help="Push the dashboards to a Grafa
 def push_dashboards(
     url: Annotated[str | None, typer.Option(help="URL of Grafana; default: TRMON_GRAFANA_URL.")] = None,
     token: Annotated[str | None, typer.Option(help="Token of a service account; prefer TRMON_GRAFANA_TOKEN.")] = None,
-    prometheus_url: Annotated[
-        str | None, typer.Option(help="Also create a data source for Prometheus at this URL, as Grafana reaches it.")
-    ] = None,
 ) -> None:
     """Create or update the folder and the dashboards in a Grafana; safe to repeat."""
     with plain_errors():
@@ -28,6 +25,6 @@ def push_dashboards(
         if settings.grafana_token is None:
             raise InvalidInput("--token", "or TRMON_GRAFANA_TOKEN is required; create a token for a service account")
         with opened(settings.grafana_url, token=settings.grafana_token.get_secret_value()) as api:
-            for pushed in push(api, shipped(), prometheus_url=prometheus_url):
+            for pushed in push(api, shipped()):
                 address = f"{settings.grafana_url.rstrip('/')}{pushed.path}"
                 typer.echo(f"{pushed.change.value:<9}  {pushed.kind} {pushed.title}: {address}")

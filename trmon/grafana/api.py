@@ -81,7 +81,7 @@ def _refusal(status: int, response: object, *, url: str) -> Exception:
     if status == 401:
         return Unauthenticated(f"{url} does not know the token ({said}); make one for a service account that is Editor")
     if status == 403:
-        return Forbidden(f"the token may not do this at {url} ({said}); dashboards need Editor, a data source Admin")
+        return Forbidden(f"the token may not do this at {url} ({said}); dashboards need Editor")
     if status == NOT_FOUND:
         return NotReady(f"{url} has no API of Grafana's ({said}); pass the URL of Grafana itself by --url")
     return Conflict(f"{url} refused with {status}: {said}")

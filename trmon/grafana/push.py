@@ -1,4 +1,4 @@
-"""The shipped dashboards, and their push with a folder and a data source; what is current is left alone."""
+"""The shipped dashboards, and their push with a folder; what is current is left alone."""
 
 from __future__ import annotations
 
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 Dashboard = dict[str, Any]
 FOLDER_UID = "trmon"
 FOLDER_TITLE = "trmon"
-DATASOURCE_UID = "trmon-prometheus"
-"""The uid that the provisioned alert rules use too."""
 OF_GRAFANA = ("id", "version")
 """Fields that Grafana adds to a dashboard when it saves it."""
 
@@ -53,14 +51,9 @@ class Pushed:
     path: str
 
 
-def push(api: GrafanaApi, dashboards: list[Dashboard], *, prometheus_url: str | None) -> Iterator[Pushed]:
-    """Create or update every object in order and yield each outcome.
-
-    Args: prometheus_url: URL by which Grafana reaches the Prometheus that scrapes trmon; None: no data source.
-    """
+def push(api: GrafanaApi, dashboards: list[Dashboard]) -> Iterator[Pushed]:
+    """Create or update every object in order and yield each outcome."""
     yield _folder(api)
-    if prometheus_url is not None:
-        yield _datasource(api, prometheus_url)
     for dashboard in dashboards:
         found = if_there(partial(api.dashboard.get_dashboard, dashboard["uid"]))
         change = Change.CREATED
@@ -80,23 +73,3 @@ def _folder(api: GrafanaApi) -> Pushed:
         api.folder.create_folder(FOLDER_TITLE, uid=FOLDER_UID)
         change = Change.CREATED
     return Pushed("folder", FOLDER_TITLE, change, f"/dashboards/f/{FOLDER_UID}")
-
-
-def _datasource(api: GrafanaApi, url: str) -> Pushed:
-    wanted = {
-        "uid": DATASOURCE_UID,
-        "name": "trmon Prometheus",
-        "type": "prometheus",
-        "access": "proxy",
-        "url": url,
-        "jsonData": {"httpMethod": "POST", "timeInterval": "15s"},
-    }
-    found = if_there(lambda: api.datasource.get_datasource_by_uid(DATASOURCE_UID))
-    change = Change.UNCHANGED
-    if found is None:
-        api.datasource.create_datasource(wanted)
-        change = Change.CREATED
-    elif any(found.get(name) != value for name, value in wanted.items()):
-        api.datasource.update_datasource_by_uid(DATASOURCE_UID, wanted)
-        change = Change.UPDATED
-    return Pushed("data source", str(wanted["name"]), change, f"/connections/datasources/edit/{DATASOURCE_UID}")
