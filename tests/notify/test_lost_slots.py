@@ -9,6 +9,7 @@ import pytest
 
 from tests.fixtures.waiting import eventually
 from tests.notify.posting import DELIVERED, ScriptedReceiver, put
+from tests.store.builders import delivery_states
 from trmon.domain.alerts.delivery import RetryPolicy, Routes
 from trmon.domain.ownership import Fences, Ownership
 from trmon.notify.dispatcher import THREADS_PER_RECEIVER, DeliveryPolicy, Dispatcher
@@ -54,7 +55,7 @@ def test_a_process_that_does_not_know_yet_that_it_has_lost_its_slot_sends_nothin
     dispatcher.start()
     eventually(lambda: "error" in failures)
     dispatcher.close()
-    assert (receiver.keys, store.outbox.counts()["due"]) == ([], 1)
+    assert (receiver.keys, delivery_states(store)["due"]) == ([], 1)
 
 
 def test_a_process_that_has_lost_its_slot_after_sending_records_nothing(store: Store) -> None:
@@ -73,7 +74,7 @@ def test_a_process_that_has_lost_its_slot_after_sending_records_nothing(store: S
     hold.set()
     eventually(lambda: "error" in failures)
     dispatcher.close()
-    assert (len(receiver.keys), store.outbox.counts()["due"]) == (1, 1)
+    assert (len(receiver.keys), delivery_states(store)["due"]) == (1, 1)
 
 
 def test_a_delivery_whose_slot_is_lost_while_it_waits_is_left_to_the_new_owner(store: Store) -> None:
@@ -86,6 +87,6 @@ def test_a_delivery_whose_slot_is_lost_while_it_waits_is_left_to_the_new_owner(s
     eventually(lambda: len(receiver.keys) == THREADS_PER_RECEIVER)
     owner.held = {}
     hold.set()
-    eventually(lambda: store.outbox.counts()["delivered"] == THREADS_PER_RECEIVER)
+    eventually(lambda: delivery_states(store)["delivered"] == THREADS_PER_RECEIVER)
     dispatcher.close()
     assert len(receiver.keys) == THREADS_PER_RECEIVER

@@ -15,6 +15,7 @@ from dataclasses import replace
 
 from sqlalchemy import select, text
 
+from tests.domain.pipeline.closings import parse_rules
 from tests.fixtures.waiting import eventually
 from tests.protocol.model import Batch, Change, ClosedRow
 from tests.worker.watched_run import WATCH_CONFIG, RecordingObserver
@@ -23,7 +24,6 @@ from trmon.domain.alerts.notification import Notification
 from trmon.domain.messages import PreparedMessage, WriteResult
 from trmon.domain.ownership import Fences, Ownership
 from trmon.domain.pipeline.run_update import RunUpdate
-from trmon.domain.rules import rule_yaml
 from trmon.fleet.views import RunViewCache
 from trmon.notify.dispatcher import DeliveryPolicy, Dispatcher
 from trmon.notify.receiver import DeliveryOutcome, DeliveryResult
@@ -35,7 +35,7 @@ from trmon.store.schema import tables
 from trmon.worker.scheduler import Scheduler
 
 RECEIVER = "hook"
-RULES = rule_yaml.parse_rules(
+RULES = parse_rules(
     "- {name: corrupt, severity: page, summary: x, immune_steps: 0, for_steps: 1, clear_for_steps: 1,"
     " when: {signal: saturated_fraction, above: 0.001}}"
 )

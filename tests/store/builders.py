@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from functools import cache
 from typing import Any, TypeVar
@@ -26,6 +27,7 @@ from trmon.store.database.engines import Engines
 from trmon.store.registry import ArrivedMessage
 from trmon.store.rows import messages
 from trmon.store.rows.mapping import Page
+from trmon.store.schema import tables
 from trmon_client.core import wire
 from trmon_client.core.columns import Columns
 from trmon_client.core.statistics import columns
@@ -246,6 +248,12 @@ def plan_of(engines: Engines, query: Select[Any]) -> str:
         connection.execute(text("ANALYZE"))
         rows = connection.exec_driver_sql(f"{explain} {query.compile(connection, compile_kwargs=options)}")
         return "\n".join(str(row[-1]) for row in rows)
+
+
+def delivery_states(store: Store) -> Counter[str]:
+    """Return how many deliveries are in each state."""
+    with store._reader.connect() as connection:
+        return Counter(connection.scalars(select(tables.delivery.c.state)))
 
 
 def count(store: Store, table: Table) -> int:

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from tests.domain.pipeline.closings import parse_rules
 from tests.domain.trainer import finished, report
 from tests.worker.watched_run import ORIGIN, WATCH_CONFIG, WatchedRun, finish, next_report, train
 from trmon.domain.identity import BatchKey
-from trmon.domain.rules import rule_yaml
 from trmon.domain.runs.run import RunState
 from trmon.worker.messages import QUANTUM
 from trmon_client.core import wire
@@ -156,7 +156,7 @@ def test_the_last_step_before_a_crash_counts_once_after_a_new_launch() -> None:
     high = (
         "{name: high, severity: page, immune_steps: 0, for_steps: 3, when: {signal: grad_norm, above: 1}, summary: x}"
     )
-    rules = rule_yaml.parse_rules(f"[{high}]")
+    rules = parse_rules(f"[{high}]")
     watched = WatchedRun(watch_config=replace(WATCH_CONFIG, rules=lambda: rules))
     train(watched, range(9), scalars={"grad_norm": 0.0})
     train(watched, range(9, 10), scalars={"grad_norm": 3.0})

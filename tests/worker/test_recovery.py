@@ -9,16 +9,16 @@ from dataclasses import replace
 import pytest
 from msgspec import structs
 
+from tests.domain.pipeline.closings import parse_rules
 from tests.domain.trainer import Health, finished, made, report, stored
 from tests.worker.watched_run import ORIGIN, WATCH_CONFIG, WatchedRun, finish
 from trmon.domain.identity import BatchKey
 from trmon.domain.messages import StoredNotice
 from trmon.domain.pipeline.run_update import Frontier
-from trmon.domain.rules import rule_yaml
 from trmon.worker.recovery import PendingState
 from trmon_client.core import wire
 
-RULES = rule_yaml.parse_rules(
+RULES = parse_rules(
     """
 - {name: crashed, severity: page, summary: x, when: {state: crashed}}
 - {name: corrupt, severity: page, summary: x, immune_steps: 0, for_steps: 2, clear_for_steps: 2,

@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
+from tests.domain.pipeline.closings import parse_rules
 from tests.domain.trainer import finished, report
 from tests.worker.watched_run import ORIGIN, WATCH_CONFIG, WatchedRun
 from trmon.domain.identity import BatchKey
-from trmon.domain.rules import rule_yaml
 from trmon.domain.runs.run import RunState
 from trmon_client.core import wire
 
 LOW = "{name: low, severity: page, immune_steps: 0, for_steps: 2, when: {signal: reward_mean, below: 0.2}, summary: x}"
 SPIKE = "{name: spike, severity: warn, immune_steps: 0, when: {signal: grad_norm, above: 9}, summary: x}"
-WATCHING = replace(WATCH_CONFIG, rules=lambda: rule_yaml.parse_rules(f"[{LOW}, {SPIKE}]"))
+WATCHING = replace(WATCH_CONFIG, rules=lambda: parse_rules(f"[{LOW}, {SPIKE}]"))
 
 
 def scalars(step: int, values: Mapping[str, float] | None = None, **fields: Any) -> wire.Scalars:

@@ -8,10 +8,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from tests.domain.pipeline.closings import parse_rules
 from tests.domain.trainer import finished, made, report
 from tests.worker.watched_run import ORIGIN, WATCH_CONFIG, WatchedRun, train
 from trmon.domain.identity import BatchKey
-from trmon.domain.rules import rule_yaml
 from trmon_client.core import wire
 
 
@@ -36,7 +36,7 @@ def test_an_alert_over_a_late_scalar_fires_once_over_restarts() -> None:
 @pytest.mark.parametrize("restarts", [False, True])
 def test_a_scalar_in_a_chunk_that_comes_late_is_read_before_the_step_ends(restarts: bool) -> None:
     high = "{name: high, severity: warn, immune_steps: 0, when: {signal: grad_norm, above: 1}, summary: x}"
-    rules = rule_yaml.parse_rules(f"[{high}]")
+    rules = parse_rules(f"[{high}]")
     watched = WatchedRun(watch_config=replace(WATCH_CONFIG, rules=lambda: rules))
     for step in range(4):
         watched.receive(report(step, finished=finished((step, None, 1))), at=10.0 * step)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from tests.domain.backtest.histories import history
+from tests.domain.pipeline.closings import parse_rules
 from trmon.cli.backtest import Backtest
 from trmon.domain.backtest.evaluation import CollapseOnset, OnsetSource, RunBacktest
-from trmon.domain.rules.rule_yaml import parse_rules
 from trmon_research.sweep.swept_backtest import backtest_swept
 from trmon_research.sweep.swept_history import SweptHistory
 

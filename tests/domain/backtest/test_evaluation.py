@@ -11,6 +11,7 @@ import pytest
 from msgspec import structs
 
 from tests.domain.backtest.histories import RISE, history, rewards
+from tests.domain.pipeline.closings import parse_rules
 from tests.store.builders import batch
 from trmon.domain.backtest.evaluation import CollapseOnset, OnsetSource, RunBacktest, backtest_run
 from trmon.domain.backtest.rule_replay import MAX_ALERTS
@@ -19,7 +20,7 @@ from trmon.domain.backtest.totals import BacktestSum
 from trmon.domain.batches.batch import BatchRow
 from trmon.domain.collapse_risk.risk_model import RiskCalibration, RiskModel, shipped_model
 from trmon.domain.identity import BatchKey
-from trmon.domain.rules.rule_yaml import builtin_rules, overlay_rules, parse_rules
+from trmon.domain.rules.rule_yaml import builtin_rules, overlay_rules
 from trmon.domain.runs.run import RunState
 from trmon_client.core.policies.policy import preset
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from tests.domain.backtest.histories import RISE, history, rewards
+from tests.domain.pipeline.closings import parse_rules
 from trmon.domain.backtest.evaluation import backtest_run
 from trmon.domain.backtest.totals import BacktestSum, DetectionTotals
-from trmon.domain.rules.rule_yaml import parse_rules
 
 RULES = """
 - {name: high, severity: page, summary: s, immune_steps: 0, when: {signal: kl_k3, above: 1}}

@@ -1,4 +1,4 @@
-"""Pass contexts and closing batches for tests of the pipeline."""
+"""Pass contexts, rules and closing batches for tests of the pipeline."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 from tests.domain.memory_log import MemoryLog
 from tests.domain.trainer import stored
 from trmon.domain.batches.assembly import Assembly
+from trmon.domain.findings.catalogue import Catalogue
 from trmon.domain.pipeline.merge import ClosingBatch
 from trmon.domain.pipeline.state import PassContext, PipelineState
 from trmon.domain.policies import PolicyRegistry, default_version
@@ -26,6 +27,11 @@ def pass_context(*, rules: RuleSet | None = None, run: dict[str, Any] | None = N
         "now": 1000.0,
     }
     return PassContext(**usual | changed)
+
+
+def parse_rules(text: str) -> RuleSet:
+    """Return the rules in a YAML list alone, without any finding."""
+    return rule_yaml.overlay_rules(RuleSet((), Catalogue((), {})), text)
 
 
 def closing(

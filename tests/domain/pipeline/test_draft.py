@@ -6,13 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from tests.domain.pipeline.closings import closing, pass_context
+from tests.domain.pipeline.closings import closing, parse_rules, pass_context
 from tests.domain.trainer import finished, report
 from trmon.domain.batches.batch import MAX_REASON_LENGTH, QuarantinePart
 from trmon.domain.identity import BatchKey
 from trmon.domain.pipeline.close_batch import close_batch, replay_row, withhold_batch
 from trmon.domain.pipeline.state import PipelineState
-from trmon.domain.rules import rule_yaml
 from trmon_client.core import wire
 
 SPOOLED = {number: wire.Losses(spooled_bytes=number) for number in (50, 100, 300)}
@@ -43,9 +42,7 @@ def test_how_a_batch_arrived_is_in_its_signals(reports: list[wire.Report], expec
     assert {name: row.signals[name] for name in names if row.signals[name]} == expected
 
 
-SPOKEN = rule_yaml.parse_rules(
-    "[{name: spoken, severity: warn, summary: s, immune_steps: 0, when: {absent: bound_trpo}}]"
-)
+SPOKEN = parse_rules("[{name: spoken, severity: warn, summary: s, immune_steps: 0, when: {absent: bound_trpo}}]")
 UNSPEAKABLE = replace(SPOKEN, others=(replace(SPOKEN.others[0], summary="{nobody}"),))
 """A rule whose summary has an unknown field, so it fails after its condition was evaluated."""
 

@@ -9,19 +9,18 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from tests.domain.pipeline.closings import pass_context
+from tests.domain.pipeline.closings import parse_rules, pass_context
 from tests.store.builders import batch
 from trmon.domain.batches.batch import QuarantinePart
 from trmon.domain.identity import BatchKey
 from trmon.domain.pipeline.draft import ClosingRow
 from trmon.domain.pipeline.fold import amend_row, detect_findings, fold_row, reconsider
 from trmon.domain.pipeline.state import PipelineState
-from trmon.domain.rules import rule_yaml
 from trmon.domain.rules.condition import AnyOf, Evaluation, ThresholdEvaluation, Truth
 from trmon.domain.rules.rule import RuleSet
 from trmon.domain.rules.signal_reader import SignalReader
 
-NO_RULES = rule_yaml.parse_rules("[]")
+NO_RULES = parse_rules("[]")
 
 
 def closed(
@@ -96,13 +95,13 @@ def test_a_state_is_the_same_after_a_checkpoint() -> None:
     assert PipelineState.from_bytes(checkpoint).to_bytes() == checkpoint
 
 
-RULES = rule_yaml.parse_rules(
+RULES = parse_rules(
     """
 - {name: gauge, severity: warn, summary: s, when: {signal: kl_k1, above: 10}}
 - {name: every, severity: warn, summary: s, reads: every_update, when: {signal: kl_k1, above: 10}}
 """
 )
-OVER_TIME = rule_yaml.parse_rules(
+OVER_TIME = parse_rules(
     """
 - {name: spike, severity: warn, summary: s, when: {relative: grad_norm, over: 100, above: 10}}
 - {name: drift, severity: warn, summary: s, when: {zscore: kl_k1, above: 6}}
@@ -198,7 +197,7 @@ def test_only_signals_that_rules_measure_over_time_are_remembered() -> None:
 
 
 def test_a_rule_over_every_update_measures_against_the_last_row_of_each_step() -> None:
-    rules = rule_yaml.parse_rules(
+    rules = parse_rules(
         "[{name: r, severity: warn, summary: s, reads: every_update, when: {slope: kl_k1, over: 5, above: 0.9}}]"
     )
     pipeline_state = PipelineState()
@@ -218,9 +217,7 @@ class Failing:
 
 
 def test_a_failed_rule_has_no_finding_and_is_quarantined() -> None:
-    rules = rule_yaml.parse_rules(
-        "[{name: set_aside, severity: warn, summary: s, when: {signal: quarantined_parts, above: 0}}]"
-    )
+    rules = parse_rules("[{name: set_aside, severity: warn, summary: s, when: {signal: quarantined_parts, above: 0}}]")
     failing = replace(rules.others[0], name="failing", when=AnyOf((Failing(),)))
     both = replace(rules, others=(failing, *rules.others))
     detected = closed(PipelineState(), 0, rules=both, quarantined_parts=0.0)

@@ -7,9 +7,10 @@ import math
 import pytest
 import yaml
 
+from tests.domain.pipeline.closings import parse_rules
 from trmon.domain.errors import InvalidInput
 from trmon.domain.pipeline.rule_testing import ExpectedAlert, parse_rule_tests, run_rule_test, series_values
-from trmon.domain.rules.rule_yaml import builtin_rules, overlay_rules, parse_rules
+from trmon.domain.rules.rule_yaml import builtin_rules, overlay_rules
 
 MINE = parse_rules(
     "[{name: mine, severity: warn, summary: s, immune_steps: 0, when: {signal: scalar:pi_norm, above: 2}}]"

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from tests.domain.pipeline.closings import pass_context
+from tests.domain.pipeline.closings import parse_rules, pass_context
 from trmon.domain.alerts.alert import AlertState
 from trmon.domain.alerts.transitions import Transition, TransitionReason
 from trmon.domain.identity import BatchKey
 from trmon.domain.pipeline.state import PipelineState
 from trmon.domain.pipeline.transition import apply_run_end, apply_state_change, retire_removed_rules
-from trmon.domain.rules.rule_yaml import builtin_rules, parse_rules
+from trmon.domain.rules.rule_yaml import builtin_rules
 from trmon.domain.runs.liveness import StateChange, StateChangeReason
 from trmon.domain.runs.run import RunState
 from trmon.domain.severity import Severity

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.domain.pipeline.closings import parse_rules
 from trmon.domain.rules import rule_yaml
 from trmon.domain.rules.condition import Comparison, Evaluation, ThresholdSide, Truth
 from trmon.domain.rules.rule import RememberedSignals, RowSelection, Rule, condition_in_words, terms_in_words
@@ -28,7 +29,7 @@ def test_a_rule_may_be_more_severe_in_a_run_that_enforces() -> None:
     assert summary == "math/grpo step 4: x 1.235 1"
 
 
-RULES = rule_yaml.parse_rules(
+RULES = parse_rules(
     """
 - {name: late, severity: warn, summary: s, when: {relative: kl_k1, over: 100, above: 10}}
 - {name: drift, severity: warn, summary: s, when: {zscore: chi2_token, above: 6}}

@@ -10,12 +10,13 @@ from textwrap import indent
 import pytest
 import yaml
 
+from tests.domain.pipeline.closings import parse_rules
 from tests.domain.rules.rule_documents import CONDITIONS, INVALID_RULES, RULE, InvalidRules
 from trmon.domain.errors import InvalidInput
 from trmon.domain.rules.condition import comparisons_of
 from trmon.domain.rules.condition_yaml import condition_to_yaml
 from trmon.domain.rules.rule import Rule
-from trmon.domain.rules.rule_yaml import builtin_rules, overlay_rules, parse_rules
+from trmon.domain.rules.rule_yaml import builtin_rules, overlay_rules
 from trmon.domain.severity import Severity
 
 

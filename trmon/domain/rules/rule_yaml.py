@@ -38,11 +38,6 @@ def builtin_rules() -> RuleSet:
     return overlay_rules(RuleSet((), builtin_catalogue()), text)
 
 
-def parse_rules(text: str) -> RuleSet:
-    """Return the rules in a YAML list alone, without any finding. Errors: InvalidInput with the place."""
-    return overlay_rules(RuleSet((), Catalogue((), {})), text)
-
-
 def overlay_rules(base: RuleSet, text: str) -> RuleSet:
     """Return a base set with the entries of a YAML list applied to it.
 

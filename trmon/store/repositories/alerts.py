@@ -155,12 +155,6 @@ class Alerts(Repository):
         found = select(table).join(tables.run).where(table.c.identity == identity, visible_runs(access))
         return self._page(found, table.c.id, decode=EVENT_MAPPING.from_row, after=after, limit=limit)
 
-    def counts(self, *, access: Access) -> dict[AlertState, int]:
-        """Return how many alerts are in each state."""
-        counted = select(_alert.state, func.count()).join(tables.run).where(visible_runs(access)).group_by(_alert.state)
-        found = {AlertState(state): count for state, count in self._rows(counted)}
-        return {state: found.get(state, 0) for state in AlertState if state is not AlertState.DROPPED}
-
 
 def select_listed(access: Access) -> Select[Any]:
     """Return a query for the alerts of runs that the caller may see, with the names and owners of the runs."""

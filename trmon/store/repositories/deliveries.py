@@ -171,12 +171,6 @@ class Outbox(Repository):
 
         self._writer.submit(write).result()
 
-    def counts(self) -> dict[str, int]:
-        """Return how many deliveries are in each state."""
-        counted = self._rows(select(_delivery.state, func.count()).group_by(_delivery.state))
-        found = {row[0]: row[1] for row in counted}
-        return {state.value: found.get(state.value, 0) for state in DeliveryState}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedDelivery:
