@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from trmon.domain.alerts.transitions import TransitionReason
 from trmon.domain.identity import RunKey
 from trmon.domain.severity import Severity
 from trmon.notify.alertmanager import alertmanager_alert
-from trmon.notify.apprise import _notify_type
+from trmon.notify.apprise import apprise_message
 from trmon.notify.email import email_message
 from trmon.notify.message_text import message_text
 from trmon.notify.pagerduty import pagerduty_event
@@ -28,6 +29,7 @@ GOLDENS = Path(__file__).parent / "goldens"
 NOW = 1_800_000_300.0
 BEGAN = 1_799_999_000.0
 ACK = Acknowledgement(author="ana (token oncall)", note="looking at <the> weight sync", at=1_800_000_120.0)
+LONG_CHECKPOINT = f"Checkpoint to go back to: /c/\n{'x' * 2000} (step 6)."
 PICTURE = Picture(png=b"\x89PNG", url="https://trmon.example/pictures/story.png", words="reward and KL per token")
 
 
@@ -58,9 +60,37 @@ def _acknowledged(told: Notification) -> Notification:
     return structs.replace(told, reason=TransitionReason.ACKNOWLEDGED.value, ack=ACK, picture=None)
 
 
-def _stalls() -> list[Notification]:
-    runs = (RunKey("math", f"r{i}") for i in range(3))
-    return [notification(run=run, rule="stalled", summary=f"{run}: no report", runbook="Read its log.") for run in runs]
+def _stalls(count: int = 3, **changed: Any) -> list[Notification]:
+    """Return stalls of runs r0, r1, ..., one every two seconds."""
+    told = {"rule": "stalled", "runbook": "Read its log."} | changed
+    runs = [RunKey("math", f"r{i}") for i in range(count)]
+    return [
+        notification(run=run, summary=f"{run}: no report", updated_at=BEGAN + 2.0 * i, **told)
+        for i, run in enumerate(runs)
+    ]
+
+
+def _cause(told: Notification, **changed: Any) -> Notification:
+    return structs.replace(told, cause=structs.replace(told.cause, **changed))
+
+
+def _rules() -> list[Notification]:
+    first = notification(summary="x")
+    second = notification(identity="1/crashed", rule="crashed", severity=Severity.WARN, summary="y", runbook="", step=9)
+    return [
+        structs.replace(one, firing=tuple(map(firing_alert, ("mask_rate", "crashed", "stalled"))))
+        for one in (first, second)
+    ]
+
+
+def _rule_reminder() -> Notification:
+    others = (
+        firing_alert("mask_rate"),
+        firing_alert("stalled"),
+        firing_alert("variance_blowup", muted="a cause fires"),
+    )
+    flapping = Flapping(transitions=6, within_steps=100)
+    return structs.replace(notification(summary="x"), firing=others, flapping=flapping, told_before=1)
 
 
 KINDS: dict[str, list[Notification]] = {
@@ -72,6 +102,18 @@ KINDS: dict[str, list[Notification]] = {
     "ended_open_untold": [_incident(ended=ended_ill().ended)],
     "several": [_incident(), _crashed()],
     "several_runs": _stalls(),
+    "options": [_cause(_incident(), options={"kl_coef": "0.01"}, runbook_url="https://book/reward_collapse")],
+    "long_checkpoint": [_cause(_incident(), checkpoint=LONG_CHECKPOINT, checkpoint_step=6)],
+    "rule": [notification()],
+    "rule_reminder": [_rule_reminder()],
+    "rule_resolved": [structs.replace(notification(state=AlertState.RESOLVED, summary="high"), firing=FIRING)],
+    "rule_with_little": [
+        notification(severity=Severity.WARN, summary="x" * 2000, value=math.nan, labels={}, public_url=None)
+    ],
+    "rules": _rules(),
+    "rules_one_resolved": [notification(), notification(identity="1/low", rule="low", state=AlertState.RESOLVED)],
+    "many_runs": _stalls(12),
+    "several_runs_resolved": _stalls(state=AlertState.RESOLVED),
     "several_runs_acknowledged": [_acknowledged(one) for one in _stalls()],
 }
 
@@ -86,14 +128,15 @@ def rendered(notifications: Sequence[Notification]) -> dict[str, Any]:
         for part in mail.walk()
         if not part.is_multipart()
     }
+    headers = {name: value for name, value in mail.items() if not name.startswith(("Content-", "MIME-"))}
     webhook = webhook_message([structs.replace(one, picture=None) for one in notifications])
     return {
         "webhook": json.loads(msgspec.json.encode(webhook)),
         "slack": slack_message(message_text(notifications)),
         "pagerduty": [pagerduty_event(one) for one in notifications],
         "alertmanager": [alertmanager_alert(one, now=NOW, expiry_seconds=240.0) for one in notifications],
-        "mail": {"subject": mail["Subject"], "parts": parts},
-        "apprise": _notify_type(notifications).value,
+        "mail": {"headers": headers, "parts": parts},
+        "apprise": apprise_message(notifications),
     }
 
 

@@ -15,7 +15,7 @@ from msgspec import structs
 
 from tests.fixtures.alertmanager import active, alertmanager
 from tests.fixtures.waiting import eventually
-from tests.notify.posting import notification, posted
+from tests.notify.posting import notification
 from trmon.config.settings import Settings
 from trmon.domain.alerts.alert import INCIDENT_RULE, AlertState
 from trmon.domain.alerts.transitions import TransitionReason
@@ -119,11 +119,3 @@ def test_an_alertmanager_that_does_not_answer_is_none() -> None:
     settings = Settings(alertmanager_url="http://127.0.0.1:9", webhook_allow_hosts=("127.0.0.1",))  # type: ignore[arg-type]
     with closing(DeliveryCheck(settings)) as delivery:
         assert delivery.find() == ""
-
-
-def test_missing_values_are_left_out() -> None:
-    _, [alert] = posted(Alertmanager, notification(value=math.nan, labels={}, public_url=None), now=1_800_000_060.0)
-    assert alert["labels"] == {name: value for name, value in LABELS.items() if name != "team"}
-    assert "value" not in alert["annotations"]
-    assert "generatorURL" not in alert
-    assert alert["endsAt"] == "2027-01-15T08:05:00.000+00:00"

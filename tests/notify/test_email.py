@@ -7,14 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from msgspec import structs
 
 from tests.client.server import CERTIFICATE
 from tests.fixtures.mail_server import MailServer as Server
 from tests.fixtures.mail_server import Received
-from tests.notify.posting import firing_alert, notification
+from tests.notify.posting import notification
 from trmon.config.settings import Settings
-from trmon.domain.alerts.alert import AlertState
 from trmon.domain.alerts.notification import Notification
 from trmon.domain.identity import RunKey
 from trmon.notify.email import Email
@@ -53,28 +51,6 @@ def mailed(*notifications: Notification) -> Received:
     return received
 
 
-def test_a_message_says_status_run_and_cause_in_its_subject_and_links_to_the_step() -> None:
-    got = mailed(notification(summary="math/grpo: 75% of <sequences> & more are rejected"))
-    assert (got.sender, got.recipients, got.is_encrypted) == (SENDER, ["ana@example.org"], True)
-    assert str(got.message["From"]) == "trmon <trmon@example.org>"
-    assert got.message["Subject"] == "[firing] math/grpo: mask_rate"
-    assert got.message["Auto-Submitted"] == "auto-generated"
-    assert got.message["Date"].datetime.timestamp() == NOW
-    plain, html = got.message.iter_parts()
-    assert plain.get_content().splitlines() == [
-        "firing: math/grpo: 75% of <sequences> & more are rejected",
-        "Find the drift first.",
-        "",
-        "grpo at step 7: https://trmon.example/runs/math/grpo?step=7",
-        "Acknowledge: https://trmon.example/runs/math/grpo?step=7&action=acknowledge&alert=1%2Fmask_rate",
-        "Silence: https://trmon.example/runs/math/grpo?step=7&action=silence&alert=1%2Fmask_rate",
-    ]
-    assert (plain.get_content_type(), html.get_content_type()) == ("text/plain", "text/html")
-    shown = html.get_content()
-    assert "75% of &lt;sequences&gt; &amp; more are rejected</strong><br>" in shown
-    assert 'href="https://trmon.example/runs/math/grpo?step=7">grpo at step 7</a>' in shown
-
-
 def test_a_mail_server_whose_first_address_refuses_is_reached_at_its_next_one() -> None:
     with Server() as server:
         receiver = email(server.port, addresses=("::1", "127.0.0.2", "127.0.0.1"))
@@ -82,34 +58,11 @@ def test_a_mail_server_whose_first_address_refuses_is_reached_at_its_next_one() 
         assert len(server.received) == 1
 
 
-def test_a_message_names_the_other_alerts_and_says_that_one_has_resolved() -> None:
-    resolved = structs.replace(
-        notification(state=AlertState.RESOLVED, summary="high"), firing=(firing_alert("stalled"),)
-    )
-    got = mailed(resolved).message
-    assert got["Subject"] == "[resolved] math/grpo: mask_rate"
-    lines = next(iter(got.iter_parts())).get_content().splitlines()
-    assert lines[:4] == [
-        "resolved: high",
-        "Over: the condition has been clear for long enough.",
-        "",
-        "Also firing: stalled",
-    ]
-
-
-def test_messages_of_one_episode_are_a_thread_and_a_retry_repeats_its_id() -> None:
-    firing, resolved = notification(), notification(state=AlertState.RESOLVED)
-    later = notification(since_at=NOW + 9.0, step=90)
-    first, again, end, other = (mailed(one).message for one in (firing, firing, resolved, later))
-    assert first["Message-ID"] == again["Message-ID"] != end["Message-ID"]
-    assert first["References"] == end["References"] != other["References"]
-    assert first["Message-ID"].endswith("@example.org>")
-
-
 def test_a_name_cannot_add_a_header_or_a_recipient() -> None:
     hostile = RunKey("math", "x\r\nBcc: eve@example.org\r\n\r\nhello")
     got = mailed(notification(run=hostile, rule="mask\x1b[31m_rate"))
-    assert got.recipients == ["ana@example.org"]
+    assert (got.sender, got.recipients, got.is_encrypted) == (SENDER, ["ana@example.org"], True)
+    assert [part.get_content_type() for part in got.message.iter_parts()] == ["text/plain", "text/html"]
     assert got.message["Bcc"] is None
     assert got.message["Subject"] == "[firing] math/x Bcc: eve@example.org hello: mask [31m_rate"
 

@@ -18,10 +18,8 @@ from msgspec import structs
 from standardwebhooks.webhooks import WebhookVerificationError
 
 from tests.fixtures.receiver import WebhookServer
-from tests.notify.posting import firing_alert, notification
-from trmon.domain.alerts.alert import AlertState
+from tests.notify.posting import notification
 from trmon.domain.errors import NotReady
-from trmon.domain.identity import RunKey
 from trmon.notify.receiver import DeliveryOutcome, DeliveryResult, HttpPost
 from trmon.notify.webhook import Webhook, WebhookSigner, standard_key, standard_message_id, webhook_message
 
@@ -174,28 +172,6 @@ def test_a_reason_never_contains_the_url() -> None:
     assert result.outcome is DeliveryOutcome.REFUSED
     assert "secret" not in result.reason
     assert "T000" not in result.reason
-
-
-def test_a_message_has_every_alert_and_the_run_once() -> None:
-    first = structs.replace(notification(), firing=(firing_alert("mask_rate"),))
-    second = notification(identity="1/low", rule="low", state=AlertState.RESOLVED)
-    message = webhook_message([first, second])
-    assert (message["version"], message["status"], message["firing"]) == (2, AlertState.FIRING, first.firing)
-    names = ("key", "rule", "status", "attempt_id")
-    alerts = [tuple(alert[name] for name in names) for alert in message["alerts"]]
-    assert alerts == [
-        ("hook:1/mask_rate:3:7:firing", "mask_rate", AlertState.FIRING, 3),
-        ("hook:1/low:3:7:resolved", "low", AlertState.RESOLVED, 3),
-    ]
-    assert webhook_message([second])["status"] is AlertState.RESOLVED
-
-
-def test_a_merged_message_has_a_summary_and_the_run_of_each_alert() -> None:
-    keys = [RunKey("math", f"r{i}") for i in range(3)]
-    message = webhook_message([notification(run=key, rule="stalled") for key in keys])
-    assert message["summary"] == "3 runs stalled within 1 s"
-    assert message["run"]["run"] == "r0"
-    assert [alert["run"]["run"] for alert in message["alerts"]] == ["r0", "r1", "r2"]
 
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"

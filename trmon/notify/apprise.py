@@ -6,7 +6,7 @@ import logging
 import re
 from collections.abc import Sequence
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from trmon.domain.alerts.notification import Notification, NotifiedState
@@ -50,16 +50,10 @@ class Apprise(Receiver):
         from apprise import Apprise as Sender
         from apprise import AppriseResultStatus, NotifyFormat
 
-        text = message_text(notifications)
         with self._lock:
             sender = Sender(asset=self._service.asset)
             sender.add(self._service)
-            result = sender.notify(
-                title=_without_mentions(one_line(text.subject, max_length=MAX_REASON_LENGTH)),
-                body=_without_mentions(plain_text(text)),
-                notify_type=_notify_type(notifications),
-                body_format=NotifyFormat.TEXT,
-            )
+            result = sender.notify(**apprise_message(notifications), body_format=NotifyFormat.TEXT)
         if result:
             return DeliveryResult(DeliveryOutcome.DELIVERED)
         if result.status is AppriseResultStatus.TIMEOUT:
@@ -73,6 +67,16 @@ class Apprise(Receiver):
         reason = one_line(said, max_length=MAX_REASON_LENGTH) or "Apprise gives no reason"
         outcome = DeliveryOutcome.RETRY if status is None else result_of_status(int(status[1])).outcome
         return DeliveryResult(outcome, reason)
+
+
+def apprise_message(notifications: Sequence[Notification]) -> dict[str, Any]:
+    """Return the title, the body and the kind of a message."""
+    text = message_text(notifications)
+    return {
+        "title": _without_mentions(one_line(text.subject, max_length=MAX_REASON_LENGTH)),
+        "body": _without_mentions(plain_text(text)),
+        "notify_type": _notify_type(notifications),
+    }
 
 
 def _service_of(url: str, *, timeout_seconds: float) -> NotifyBase:
