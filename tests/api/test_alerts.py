@@ -90,28 +90,6 @@ def test_the_receivers_are_listed_and_their_absence_is_a_problem(paging: Threade
 TRIAL = "/api/v1/rules/kl_high/whatif"
 
 
-def test_a_crash_is_a_message_that_harm_followed(service: ThreadedService) -> None:
-    with service.client() as client:
-        crash(client)
-        found = client.get("/api/v1/alerts/budget").json()
-    assert [window["days"] for window in found["windows"]] == [7, 30]
-    for window in found["windows"]:
-        [rule] = window["rules"]
-        assert rule == {
-            "rule": "crashed",
-            "title": "crashed",
-            "messages": 1,
-            "per_run_day": None,
-            "alerts": 1,
-            "acknowledged": 0,
-            "silenced": 0,
-            "harmed": 1,
-            "is_tunable": False,
-            "unanswered": 0,
-        }
-        assert 0 < window["run_days"] < 1
-
-
 RULE = "- {name: kl_high, severity: warn, when: {signal: kl_k3, above: 0.001}, summary: KL is high}"
 
 

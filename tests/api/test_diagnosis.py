@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -13,12 +11,12 @@ import pytest
 from tests.domain.findings.judgements import found, judged
 from tests.domain.memory_log import MemoryLog
 from tests.fixtures.messages import ORIGIN, columns
-from tests.fixtures.running_service import ILL, OwnRun, RecordedRuns
+from tests.fixtures.running_service import OwnRun
 from tests.fixtures.service import ThreadedService
 from tests.fixtures.trainer import finish, send_step, train_until_risk
 from tests.fixtures.waiting import eventually
 from trmon.api.diagnosis_answer import diagnosis_info
-from trmon.assistants.run_tools import collapse_risk, diagnose_run, list_alerts, list_runs
+from trmon.assistants.run_tools import collapse_risk
 from trmon.domain.collapse_risk.risk_model import shipped_model
 from trmon.domain.collapse_risk.risk_reading import FIRST_ROWS, RiskReading
 from trmon.domain.findings.verdict import Word
@@ -96,58 +94,6 @@ def test_the_risk_of_a_collapse_is_past_once_the_reward_has_collapsed_or_the_run
         diagnosis_info(run, judgement, risk=risk).collapse_risk.level  # type: ignore[union-attr]
         for run, judgement in ((RUN, before), (RUN, collapsed), (replace(RUN, state=RunState.FINISHED), before))
     ] == ["page", "past", "past"]
-
-
-@pytest.fixture(scope="module")
-def service(recorded: RecordedRuns, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreadedService]:
-    """A service with a run whose rollouts became stale."""
-    service = recorded.serve(recorded.running, tmp_path_factory.mktemp("diagnosis") / "data")
-    yield service
-    service.stop()
-
-
-def test_every_reader_says_the_same_onset(service: ThreadedService) -> None:
-    name, path = str(ILL.key), f"/api/v1/runs/{ILL.key}"
-    with service.client() as client:
-        run = client.get(path, params={"include": "diagnosis,alerts"}).json()
-        report = client.get(f"{path}/report.html").text
-        metrics = client.get("/metrics").text
-    diagnosis, status = run["diagnosis"], run["status"]
-    lead = diagnosis["findings"][0]
-    since, last_good = diagnosis["since_step"], diagnosis["last_good_step"]
-    assert since is not None
-    assert last_good == since - 1
-    assert lead["found_step"] > since, "the onset is not the detection"
-
-    headline = f"{lead['title']} since step {since} (last good step {last_good})"
-    assert (lead["since_step"], lead["last_good_step"], lead["headline"]) == (since, last_good, headline)
-    for incident in (diagnosis["incident"], status["incident"], run["incident"]):
-        assert (incident["cause"], incident["since_step"], incident["last_good_step"]) == (
-            lead["finding"],
-            since,
-            last_good,
-        )
-    alerts = {alert["rule"]: alert for alert in run["alerts"]}
-    for rule in ("incident", lead["finding"]):
-        assert alerts[rule]["step"] == since
-        assert (headline if rule == "incident" else f"{lead['title']} since step {since}") in alerts[rule]["summary"]
-    assert (status["verdict"]["since_step"], headline in status["verdict"]["why"]) == (since, True)
-
-    assert f"<h2>{headline}</h2>" in report
-    assert f"Watch: {headline}" in report
-    assert f"began {since}<" in report
-    assert re.search(rf'trmon_incident_since_step{{[^}}]*run="{ILL.name}"[^}}]*}} {since}\.0\n', metrics)
-
-    with Service(service.url) as assistant:
-        told = diagnose_run(assistant, name)
-        [listed] = list_alerts(assistant, run=name, incidents_only=True)["alerts"]
-        [line] = [one for one in list_runs(assistant)["runs"] if one["run"] == name]
-    assert (told["since_step"], told["last_good_step"]) == (since, last_good)
-    assert (told["findings"][0]["finding"], told["findings"][0]["since_step"]) == (lead["finding"], since)
-    assert headline in told["verdict"]["why"]
-    assert (listed["step"], line["verdict"]["since_step"]) == (since, since)
-    assert told["remedy"]["first"] == diagnosis["remedy"]["first"] == diagnosis["incident"]["fix"]
-    assert status["verdict"]["todo"] == diagnosis["remedy"]["first"]
 
 
 STEPS = FIRST_ROWS + 4

@@ -57,22 +57,6 @@ def test_names_of_runs_are_checked(shared: httpx.Client, runs: str) -> None:
     assert shared.get("/api/v1/fleet/named", params={"runs": runs}).status_code == 400
 
 
-def test_a_run_has_the_same_incident_everywhere_and_keeps_that_it_ended_ill(run: OwnRun) -> None:
-    ill = with_an_ill_run(run)
-    incident = ill.get()["incident"]
-    assert incident == ill.get()["status"]["incident"] == ill.get("/diagnosis")["incident"]
-    assert "incident" not in ill.get()["firing"]
-    assert run.get()["incident"] is None
-    metrics = run.client.get("/metrics").text.splitlines()
-    (shown,) = [line for line in metrics if line.startswith(f'trmon_incident_since_step{{project="{ill.key.project}"')]
-    assert 'cause="corrupt_logprobs"' in shown
-    finish(ill.client, ill.key, steps=range(6))
-    ended = eventually(lambda: ill.get()["status"], lambda status: status["alerts"] == [])
-    assert (ended["verdict"]["kind"], ended["incident"]["ended_with_run"]) == ("ended_ill", True)
-    found = ill.get("/diagnosis")
-    assert (found["findings"][0]["finding"], found["since_step"]) == ("corrupt_logprobs", 0)
-
-
 @pytest.mark.parametrize("acked", [["incident"], ["incident", "corrupt_logprobs"]], ids=len)
 def test_acknowledging_the_incident_covers_its_symptoms(run: OwnRun, acked: list[str]) -> None:
     ill = with_an_ill_run(run)

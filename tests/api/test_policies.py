@@ -68,21 +68,6 @@ def test_a_policy_to_be_calibrated_reaches_the_trainer_with_its_bounds_alone(run
     assert put(run, "trm")["calibration"] is None
 
 
-@pytest.mark.parametrize(
-    ("change", "field"),
-    [
-        ({"policy": "trm", "shadows": ["trm_max", "wisdom"]}, "shadows[1]"),
-        ({"policy": "trm", "shadows": ["icepop"]}, "shadows[0]"),
-        ({"policy": {**VERL, "rollout_token_veto_threshold": 1e-4}}, "policy"),
-    ],
-    ids=str,
-)
-def test_an_invalid_policy_is_refused_with_its_field(run: OwnRun, change: dict[str, object], field: str) -> None:
-    answer = run.ask("PUT", "/policy", change)
-    assert (answer.status_code, answer.json()["field"]) == (400, field)
-    assert run.get("/policy")["name"] == "trm_auto"
-
-
 @pytest.mark.parametrize("policy", ["icepop", "disabled", VERL], ids=str)
 def test_token_policies_and_whole_configurations_of_verl_reach_the_trainer(run: OwnRun, policy: object) -> None:
     version = put(run, policy)

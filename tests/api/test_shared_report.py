@@ -60,19 +60,11 @@ class Tags(HTMLParser):
         self.attributes |= {name for name, _ in attrs}
 
 
-def test_it_tells_verdict_story_course_and_episodes(page: str) -> None:
-    assert "<h1>math/stale-8b</h1>" in page
-    [onset] = re.findall(r"Watch: (stale rollouts since step \d+ \(last good step \d+\))", page)
-    assert "Rollouts are sampled with weights that are too old." in page
-    assert "<strong>Do this: </strong>Reduce the lag" in page
-    for title in (onset, "Course", "Incidents and alerts", "Policies", "Notes"):
-        assert f"<h2>{title}</h2>" in page
-    assert re.search(r"<li>versions behind at the engine is 16</li>", page)
+def test_it_draws_the_course_and_says_in_words_what_each_chart_shows(page: str) -> None:
     assert page.count("<polyline") >= 8
     assert re.search(
         r'aria-label="Reward over steps 0 to 39: from [\d.]+ to [\d.]+, newest [\d.]+; began at step', page
     )
-    assert re.search(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC", page)
 
 
 def test_nothing_in_it_runs_loads_or_is_markup(page: str) -> None:

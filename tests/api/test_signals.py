@@ -20,10 +20,8 @@ from tests.fixtures.running_service import OwnRun, own_run
 from tests.fixtures.trainer import step_report
 from tests.fixtures.waiting import eventually
 from trmon.api.signals import FORMATS
-from trmon.domain.signals.derived_signals import DERIVED
 from trmon.store.repositories.signals import NAMED_BATCHES
 from trmon_client.core import wire
-from trmon_client.core.signals.catalogue import SIGNALS, TRAINER_SCALARS
 
 
 @pytest.fixture(scope="module")
@@ -35,19 +33,6 @@ def trained(shared: httpx.Client) -> OwnRun:
 
 def read(run: OwnRun, query: str) -> httpx.Response:
     return run.ask("GET", f"/signals?{query}")
-
-
-def test_the_catalogue_describes_every_signal(shared: httpx.Client) -> None:
-    signals = shared.get("/api/v1/signals").json()
-    names = {signal["name"] for signal in signals}
-    assert names >= SIGNALS.keys() | DERIVED.keys() | TRAINER_SCALARS.keys()
-    assert all(signal["description"] and signal["formula"] and signal["unit"] and signal["words"] for signal in signals)
-
-
-def test_the_healthy_ranges_are_those_of_the_judge(shared: httpx.Client) -> None:
-    healthy = {spec["name"]: spec["healthy"] for spec in shared.get("/api/v1/signals").json()}
-    names = ("mismatch_prob_pearson", "total_kl_k1", "reference_kl", "staleness_kl_k3", "mismatch_is_weight_min")
-    assert [healthy[name] for name in names] == ["> 0.99", "-0.02 to 0.02", "< 2", "", ""]
 
 
 def test_an_unknown_signal_is_refused_in_every_format_and_one_of_the_catalogue_is_not(run: OwnRun) -> None:
@@ -87,19 +72,6 @@ def test_csv_has_one_column_per_signal(trained: OwnRun) -> None:
     assert {(row["lr"], row["entropy"], row["update"]) for row in rows} == {("0.001", "", "")}
     reduced = read(trained, "names=lr&format=csv&points=2").text
     assert reduced.splitlines()[0].endswith("lr.min,lr.max,lr.mean,lr.last")
-
-
-def test_statistics_and_digits_can_be_selected(trained: OwnRun) -> None:
-    query = "names=total_kl_k3&points=2"
-    found, whole = (
-        read(trained, chosen).json()["signals"]["total_kl_k3"]
-        for chosen in (f"{query}&statistics=min,mean&digits=3", query)
-    )
-    assert (set(found), set(whole)) == ({"min", "mean"}, {"min", "max", "mean", "last"})
-    assert found["mean"] == [float(f"{value:.3g}") for value in whole["mean"]]
-    refused = read(trained, f"{query}&statistics=median")
-    assert refused.status_code == 400
-    assert "min, max, mean, last" in refused.text
 
 
 READERS: dict[str, Callable[[Any], Any]] = {

@@ -14,9 +14,10 @@ from tests.fixtures.messages import as_json, columns, report
 from tests.fixtures.waiting import eventually
 from tests.guards.golden_files import VARIES, lines, plain
 from tests.guards.recorded_service import CRASHED, DRIFTING, ENFORCED, HEALTHY, RUNS, SCALARS
+from trmon.store.rows.mapping import encode_cursor
 
 API = "/api/v1"
-TEXT_STARTS = 12
+TEXT_STARTS = 80
 """How many lines of a long answer that is not JSON are kept."""
 
 
@@ -35,7 +36,7 @@ READS = [
     *of(DRIFTING, "/batches/20/sequences?first=3&limit=2", "/reasons", "/distribution"),
     *of(DRIFTING, "/distribution?statistic=max_k3&pair=staleness&points=4", "/budget", "/adaptation", "/policy"),
     *of(DRIFTING, "/signals?names=total_kl_k3,mask_rate"),
-    *of(DRIFTING, "/signals?names=total_kl_k3&from=8&to=16&points=3&statistics=min,max"),
+    *of(DRIFTING, "/signals?names=total_kl_k3&from=8&to=16&points=3&statistics=min,max&digits=3"),
     *of(DRIFTING, "/signals?names=total_kl_k3&from=8&to=10&format=csv", "/policy/history", "/notes", "/report.html"),
     *of(DRIFTING, "/marks", "/runbook"),
     *of(ENFORCED, "/batches/5/decisions", "/batches/5/sequences?limit=1", "/policy", "/reasons", "/budget"),
@@ -87,21 +88,34 @@ CHANGES: list[tuple[str, str, Any]] = [
     ("DELETE", f"{API}/tokens/ci", None),
 ]
 LONG = "x" * 300
+MANY = ",".join(map(str, range(200)))
+TAGS = [f"t{i}" for i in range(64)]
+VETO = {"rollout_is": "sequence", "rollout_is_threshold": 2.0, "rollout_token_veto_threshold": 1e-4}
 BAD_READS = [
     *of("math/nosuch", "", "/diagnosis", "/policy", "/signals?names=lr", "/budget"),
-    *of(DRIFTING, "/signals?names=total_kl_k", "/signals?names=x&points=0", "/nosuch"),
+    *of(DRIFTING, "/signals", "/signals?names=total_kl_k", "/signals?names=x&points=0", "/nosuch"),
+    *of(DRIFTING, f"/signals?names={MANY}", "/signals?names=lr&statistics=median"),
     *of(DRIFTING, "/batches/999", "/batches/x", "/batches?after=zz", "/batches?limit=0"),
+    *of(DRIFTING, f"/batches?attempt_id={10**30}"),
     *of(DRIFTING, "/distribution?statistic=mean_k9", "/distribution?pair=both"),
     *of(DRIFTING, "/batches/20/sequences?names=nosuch", "/signals?names=lr&format=xml"),
     *(f"{API}/rules/mask_rat", f"{API}/alerts?state=on", f"{API}/runs?state=up", f"{API}/fleet?limit=x"),
-    *(f"{API}/compare?runs=a", f"{API}/compare?runs=a,b", f"{API}/bounds?horizon=8"),
-    *(f"{API}/bounds?horizon=0&kl_max=-1&kl_seq=1", f"{API}/events?run=math/nosuch"),
+    *(f"{API}/runs?projct=math", f"{API}/rules?limit=5", f"{API}/runs?limit=5&limit=6", f"{API}/runs?limit=5000"),
+    f"{API}/runs?after={encode_cursor(1 << 63)}",
+    *(f"{API}/compare?runs={runs}" for runs in ("", "a", "a,b", HEALTHY, ",".join(["a/b"] * 9))),
+    *(f"{API}/bounds?horizon=8", f"{API}/bounds?horizon=9&kl_max=-1&kl_seq=1"),
+    *(f"{API}/bounds?horizon=0&kl_max=-1&kl_seq=1", f"{API}/events?run=math/nosuch", f"{API}/events?run=grpo"),
     *(f"{API}/audit?since=x", f"{API}/deliveries?state=lost", f"{API}/nosuch", f"{API}/runs/a b/c"),
     "/pictures/forged.png",
 ]
 BAD: list[tuple[str, str, Any]] = [
     *(("GET", path, None) for path in BAD_READS),
-    *(("PUT", f"{API}/runs/{DRIFTING}/policy", {"policy": one}) for one in ("geo_mas", {"name": "x"}, 3)),
+    *(("PUT", f"{API}/runs/{DRIFTING}/policy", {"policy": one}) for one in ("geo_mas", {"name": "x"}, 3, VETO)),
+    *(
+        ("PUT", f"{API}/runs/{DRIFTING}/policy", {"shadows": one, "policy": "trm"})
+        for one in (["trm_max", "wisdom"], ["icepop"])
+    ),
+    ("PUT", f"{API}/runs/{DRIFTING}/policy", {"policy": "trm", "colour": 1}),
     ("PUT", f"{API}/runs/{DRIFTING}/policy", {"policy": {**TIGHT, "criteria": [{"statistic": "mean_k9", "upper": 1}]}}),
     ("PUT", f"{API}/runs/{DRIFTING}/policy", {"policy": "geo_mask", "replaces": "beef"}),
     ("POST", f"{API}/runs/{DRIFTING}/policy/rollback", {"hash": "beef"}),
@@ -110,6 +124,10 @@ BAD: list[tuple[str, str, Any]] = [
     ("POST", f"{API}/runs/{DRIFTING}/whatif", {"policy": "geo_mask", "max_steps": 0}),
     *(("POST", f"{API}/runs/{DRIFTING}/notes", body) for body in ({}, {"text": ""}, {"text": "x", "step": -1})),
     *(("PATCH", f"{API}/runs/{DRIFTING}", body) for body in ({}, {"tags": [LONG]}, {"name": "a/b"}, {"owner": LONG})),
+    *(
+        ("PATCH", f"{API}/runs/{DRIFTING}", {"add_tags": tags, "remove_tags": ["a"]})
+        for tags in (["a"], ["no name"], TAGS)
+    ),
     ("POST", f"{API}/silences", {"matchers": [], "seconds": 1}),
     ("POST", f"{API}/silences", {"matchers": [{"label": "colour", "value": "red"}], "seconds": -1}),
     ("DELETE", f"{API}/silences/99", None),
@@ -126,6 +144,8 @@ BAD: list[tuple[str, str, Any]] = [
     ("POST", f"{API}/runs/math/posted/reports", {**REPORT, "columns": {"n_tokens": [1]}}),
     ("POST", f"{API}/reports", {"messages": [{"kind": "start"}]}),
     ("POST", f"{API}/reports", "text"),
+    ("POST", f"{API}/reports?run=grpo", {"messages": []}),
+    ("DELETE", f"{API}/rules", None),
     ("GET", "/nosuch", None),
     ("POST", "/healthz", None),
 ]
@@ -171,7 +191,7 @@ def _by_noun(client: httpx.Client, requests: list[tuple[str, str, Any]]) -> dict
         answer = client.request(method, path, json=body)
         if path.startswith(f"{API}/tokens") and method == "POST" and answer.is_success:
             client.headers["Authorization"] = f"Bearer {answer.json()['secret']}"
-        told = f"{method} {path.replace(LONG, '<long>')}" + ("" if body is None else f" {json.dumps(body)[:120]}")
+        told = f"{method} {path.replace(LONG, '<long>').replace(MANY, '<many>')}" + ("" if body is None else f" {json.dumps(body)[:120]}")
         noun = found[noun_of(path)]
         told += " again" * sum(other.startswith(told) for other in noun)
         noun[told] = {"status": answer.status_code, "answer": _content(answer)}
@@ -193,9 +213,8 @@ def _content(answer: httpx.Response) -> Any:
 
 def _unstyled(page: str) -> str:
     """Return the words of a page, one element a line."""
-    return (
-        re.sub(r"\s*<[^>]+>\s*", "\n", re.sub(r"<(style|script)[\s\S]*?</\1>", "", page)).replace("\n\n", "\n").strip()
-    )
+    words = re.sub(r"\s*<[^>]+>\s*", "\n", re.sub(r"<(style|script)[\s\S]*?</\1>", "", page))
+    return re.sub(r"\n+", "\n", words).strip()
 
 
 def events(client: httpx.Client) -> dict[str, Any]:

@@ -11,27 +11,13 @@ from tests.fixtures.service import ThreadedService
 from tests.fixtures.trainer import train
 from trmon.api.http.problems import STATUSES, status_of
 from trmon.domain import errors
-from trmon.store.rows import mapping
 
 RUN = "/api/v1/runs/math/grpo"
 JSON = {"Content-Type": "application/json"}
 
-CASES: dict[str, tuple[str, str, dict[str, object], int, str | None]] = {
-    "a method the route lacks": ("DELETE", "/api/v1/rules", {}, 405, None),
-    "a parameter the route lacks": ("GET", "/api/v1/runs?projct=math", {}, 422, "projct"),
-    "a parameter of another route": ("GET", "/api/v1/rules?limit=5", {}, 422, "limit"),
-    "a single value twice": ("GET", "/api/v1/runs?limit=5&limit=6", {}, 422, "limit"),
-    "a parameter where none is read": ("POST", "/api/v1/reports?run=grpo", {"content": b""}, 422, "run"),
-    "a limit too large": ("GET", "/api/v1/runs", {"params": {"limit": "5000"}}, 400, "limit"),
-    "an id above the database's range": ("GET", f"{RUN}/batches?attempt_id={10**30}", {}, 400, "attempt_id"),
-    "a cursor above it": ("GET", f"/api/v1/runs?after={mapping.encode_cursor(1 << 63)}", {}, 400, "after"),
-    "no names": ("GET", f"{RUN}/signals", {}, 400, "names"),
-    "too many names": ("GET", f"{RUN}/signals?names={','.join(map(str, range(200)))}", {}, 400, "names"),
-    "a field that is none": ("PUT", f"{RUN}/policy", {"json": {"policy": "trm", "colour": 1}}, 400, "colour"),
-    "a body that is no JSON": ("PUT", f"{RUN}/policy", {"content": b"{", "headers": JSON}, 400, "1"),
-    "a divergence below zero": ("GET", "/api/v1/bounds?horizon=9&kl_max=-1&kl_seq=1", {}, 400, "kl_max"),
-    "a stream of no run": ("GET", "/api/v1/events", {"params": {"run": "grpo"}}, 400, "run"),
-    "a place that is none": ("GET", "/api/v1/events", {"headers": {"Last-Event-ID": "x"}}, 400, "last-event-id"),
+CASES: dict[str, tuple[str, str, dict[str, object], str]] = {
+    "a body that is no JSON": ("PUT", f"{RUN}/policy", {"content": b"{", "headers": JSON}, "1"),
+    "a place that is none": ("GET", "/api/v1/events", {"headers": {"Last-Event-ID": "x"}}, "last-event-id"),
 }
 
 
@@ -43,20 +29,14 @@ def trained(shared: httpx.Client) -> httpx.Client:
 
 @pytest.mark.parametrize("case", CASES)
 def test_an_error_is_a_problem_that_names_the_field(trained: httpx.Client, case: str) -> None:
-    method, path, options, status, field = CASES[case]
+    method, path, options, field = CASES[case]
     answer = trained.request(method, path, **options)  # type: ignore[arg-type]
-    assert answer.status_code == status, answer.text
     assert answer.headers["content-type"] == "application/problem+json"
     problem = answer.json()
-    assert (problem["status"], problem.get("field")) == (status, field)
+    assert (answer.status_code, problem["status"], problem["field"]) == (400, 400, field)
     assert problem["type"].startswith("urn:trmon:problem:")
     assert problem["title"]
     assert problem["detail"]
-
-
-def test_an_unread_parameter_is_answered_with_the_nearest_name(trained: httpx.Client) -> None:
-    detail = trained.get("/api/v1/runs?projct=math").json()["detail"]
-    assert detail == "projct: 'projct' is not a parameter of this route; did you mean project?"
 
 
 def test_a_list_is_read_whole_whether_repeated_or_separated_by_commas(trained: httpx.Client) -> None:
