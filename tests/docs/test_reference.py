@@ -31,24 +31,3 @@ def test_every_link_between_documents_leads_somewhere() -> None:
         if not (page.parent / target).exists()
     ]
     assert not broken
-
-
-def test_every_make_target_that_the_readme_names_exists() -> None:
-    named = set(re.findall(r"(?:`|^    )make ([a-z-]+)", (ROOT / "README.md").read_text(), flags=re.MULTILINE))
-    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
-    assert named
-    assert named <= targets
-
-
-def test_every_command_that_the_readme_names_exists() -> None:
-    commands = set(re.findall(r"^## `trmon ([a-z]+)", (ROOT / "docs/reference/commands.md").read_text(), re.MULTILINE))
-    named = set(re.findall(r"trmon ([a-z]+)(?=[ `\n])", _code_of((ROOT / "README.md").read_text())))
-    assert named & commands
-    assert named <= commands
-
-
-def _code_of(markdown: str) -> str:
-    """Return the inline code and the indented lines of a page."""
-    return "\n".join(
-        [*re.findall(r"`(trmon [^`]+)`", markdown), *re.findall(r"^    (trmon .*)$", markdown, re.MULTILINE)]
-    )

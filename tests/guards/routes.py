@@ -191,7 +191,9 @@ def _by_noun(client: httpx.Client, requests: list[tuple[str, str, Any]]) -> dict
         answer = client.request(method, path, json=body)
         if path.startswith(f"{API}/tokens") and method == "POST" and answer.is_success:
             client.headers["Authorization"] = f"Bearer {answer.json()['secret']}"
-        told = f"{method} {path.replace(LONG, '<long>').replace(MANY, '<many>')}" + ("" if body is None else f" {json.dumps(body)[:120]}")
+        told = f"{method} {path.replace(LONG, '<long>').replace(MANY, '<many>')}" + (
+            "" if body is None else f" {json.dumps(body)[:120]}"
+        )
         noun = found[noun_of(path)]
         told += " again" * sum(other.startswith(told) for other in noun)
         noun[told] = {"status": answer.status_code, "answer": _content(answer)}

@@ -49,20 +49,6 @@ def test_a_stop_is_advised_for_the_cause_and_only_while_an_alert_of_the_incident
     assert advised["healthy"] == (False, "")
 
 
-def test_an_incident_is_the_same_after_a_restart() -> None:
-    found = []
-    for restarts in (False, True):
-        watched = WatchedRun()
-        for step in range(30):
-            train(watched, range(step, step + 1), health="corrupt" if step >= 10 else "healthy")
-            if restarts:
-                watched.restart()
-        found.append((watched.log.incidents(), [alert for alert in watched.view.alerts if alert.is_incident]))
-    assert found[0] == found[1]
-    ((_, (incident,)), _) = found
-    assert (incident.since_step, incident.labels["last_good_step"]) == (10, "9")
-
-
 def test_a_healthy_run_raises_no_alert() -> None:
     watched = WatchedRun()
     train(watched, range(60))

@@ -15,24 +15,6 @@ from trmon.domain.identity import BatchKey
 from trmon_client.core import wire
 
 
-def test_an_alert_over_a_late_scalar_fires_once_over_restarts() -> None:
-    undisturbed, restarted, without_checkpoint = WatchedRun(), WatchedRun(), WatchedRun()
-    for step in range(45):
-        message = report(step, finished=finished((step, None, 1)))
-        scalars = wire.Scalars(
-            **ORIGIN, sequence=step, step=step, values={"grad_norm": math.nan if step in (40, 41) else 1.0 + step % 3}
-        )
-        for watched in (undisturbed, restarted, without_checkpoint):
-            watched.receive(message, at=10.0 * step)
-            watched.receive(scalars, at=10.0 * step + 5.0)
-        restarted.restart()
-        without_checkpoint.log.forget_checkpoint()
-        without_checkpoint.restart()
-    for watched in (undisturbed, restarted, without_checkpoint):
-        assert watched.log.told() == [("not_a_number", "firing", 41)]
-    assert restarted.log.alert_events == without_checkpoint.log.alert_events == undisturbed.log.alert_events
-
-
 @pytest.mark.parametrize("restarts", [False, True])
 def test_a_scalar_in_a_chunk_that_comes_late_is_read_before_the_step_ends(restarts: bool) -> None:
     high = "{name: high, severity: warn, immune_steps: 0, when: {signal: grad_norm, above: 1}, summary: x}"

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
-from tests.store.builders import CODE, NOW, paged, silence
+from tests.store.builders import NOW, paged
 from trmon.domain.access import EVERYTHING, Access, AuditAction, AuditEntry, Scope
-from trmon.domain.adaptation.proposal import AdaptationMode, AdaptationSetting
 from trmon.domain.errors import Conflict
 from trmon.domain.identity import RunKey
-from trmon.domain.policies import default_version
 from trmon.store import Store
-from trmon_client.core.policies.policy import preset
 
 ANA = Access(name="ana", scopes=frozenset({Scope.ADMIN}), token_id=7)
 GRPO = RunKey("math", "grpo")
@@ -58,54 +53,6 @@ def test_a_refused_action_is_not_recorded(store: Store) -> None:
     with pytest.raises(Conflict):
         store.tokens.create(name="root", digest="e", scopes={Scope.READ}, created_at=NOW, access=ANA)
     assert [entry.action for entry in entries(store)] == [AuditAction.TOKEN_CREATE]
-
-
-def test_a_policy_is_recorded_with_the_one_before(store: Store, run_id: int) -> None:
-    first = default_version(now=NOW)
-    second = replace(first, policy=preset("seq_mis"), author="ana", reason="too strict")
-    store.policies.put(run_id, second, access=ANA).result(10)
-    store.policies.put(run_id, first, access=ANA, action=AuditAction.POLICY_ROLLBACK).result(10)
-    store.policies.put(run_id, second).result(10)
-    changed, rolled_back = entries(store)
-    assert (changed.target, changed.project) == ("math/grpo", "math")
-    assert (changed.before["hash"], changed.after["hash"]) == (first.policy.hash, second.policy.hash)
-    assert changed.after["reason"] == "too strict"
-    assert (rolled_back.action, rolled_back.before) == (AuditAction.POLICY_ROLLBACK, changed.after)
-
-
-def test_an_adaptation_setting_is_recorded_with_the_one_before(store: Store, run_id: int) -> None:
-    for mode in (AdaptationMode.RECOMMEND, AdaptationMode.OFF):
-        store.adaptations.put(run_id, AdaptationSetting(mode=mode), access=ANA, now=NOW).result(10)
-    first, second = entries(store)
-    assert (first.before, first.after["mode"]) == (None, "recommend")
-    assert (second.before, second.after["mode"]) == (first.after, "off")
-
-
-def test_a_change_and_the_deletion_of_a_run_are_recorded(store: Store, run_id: int) -> None:
-    store.runs.update(GRPO, access=ANA, now=NOW, name="ppo", tags=["kept"], owner="ana").result(10)
-    store.runs.delete(RunKey("math", "ppo"), access=ANA, now=NOW)
-    changed, deleted = entries(store)
-    assert changed.before == {"name": "grpo", "owner": None, "tags": [], "archived": False}
-    assert changed.after == {"name": "ppo", "owner": "ana", "tags": ["kept"], "archived": False}
-    assert (deleted.action, deleted.target) == (AuditAction.RUN_DELETE, "math/ppo")
-    assert (deleted.before, deleted.after) == (changed.after, None)
-
-
-def test_a_silence_and_its_end_are_recorded(store: Store) -> None:
-    made = silence(store, project="math", note="tests")
-    store.silences.expire(made.id, access=ANA, now=NOW + 30).result(10)
-    created, ended = entries(store)
-    assert (created.target, created.after["note"]) == (str(made.id), "tests")
-    assert (ended.before, ended.after) == ({"ends_at": NOW + 60}, {"ends_at": NOW + 30})
-
-
-def test_a_projects_admin_sees_its_project_only(store: Store, run_id: int) -> None:
-    store.runs.update(GRPO, access=ANA, now=NOW, owner="ana").result(10)
-    for project in ("code", None):
-        store.tokens.create(name="ci", digest=f"{project}", scopes={Scope.READ}, created_at=NOW, project=project)
-    assert [entry.project for entry in entries(store)] == ["math", "code", None]
-    assert [entry.project for entry in entries(store, CODE)] == ["code"]
-    assert store.audit.list(access=CODE, project="math").items == ()
 
 
 def test_entries_are_filtered_and_paged_newest_first(store: Store) -> None:
