@@ -10,7 +10,7 @@ import pytest
 
 from tests.fixtures.alerting import CRASH, crash, deliveries
 from tests.fixtures.receiver import WebhookServer
-from tests.fixtures.running_service import Serve, make_token
+from tests.fixtures.running_service import OwnRun, Serve, make_token
 from tests.fixtures.service import ThreadedService
 from tests.fixtures.trainer import send
 from tests.fixtures.waiting import eventually
@@ -97,17 +97,18 @@ def test_a_silence_mutes_what_its_preview_named(client: httpx.Client) -> None:
         assert [alert["silenced"] for alert in client.get("/api/v1/alerts").json()["items"]] == [None, None]
 
 
-def test_many_alerts_are_acknowledged_at_once_and_each_refusal_is_named(client: httpx.Client) -> None:
-    crash(client)
-    send(client, RunKey("math", "other"), CRASH)
-    firing = eventually(lambda: client.get("/api/v1/alerts").json()["items"], lambda found: len(found) == 2)
+def test_many_alerts_are_acknowledged_at_once_and_each_refusal_is_named(run: OwnRun) -> None:
+    client, listed = run.client, f"/api/v1/alerts?project={run.key.project}"
+    run.send(CRASH)
+    send(client, RunKey(run.key.project, "other"), CRASH)
+    firing = eventually(lambda: client.get(listed).json()["items"], lambda found: len(found) == 2)
     identities = [alert["identity"] for alert in firing]
     given = {"identities": [*identities, "99/crashed", identities[0]], "author": "ana", "note": "the node is gone"}
     answer = client.post("/api/v1/alerts/ack", json=given).json()
     assert sorted(answer["acknowledged"]) == sorted(identities)
     assert answer["refused"] == [{"identity": "99/crashed", "detail": "no alert '99/crashed'"}]
-    listed = client.get("/api/v1/alerts").json()["items"]
-    assert {(alert["ack"]["author"], alert["ack"]["note"]) for alert in listed} == {("ana", "the node is gone")}
+    acked = client.get(listed).json()["items"]
+    assert {(alert["ack"]["author"], alert["ack"]["note"]) for alert in acked} == {("ana", "the node is gone")}
     for count in (0, 501):
         refused = client.post("/api/v1/alerts/ack", json={"identities": ["1/crashed"] * count})
         assert (refused.status_code, refused.json()["field"]) == (400, "identities")

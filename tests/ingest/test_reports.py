@@ -17,19 +17,24 @@ import zstandard
 from tests.fixtures.messages import ORIGIN, as_json, columns, report
 from tests.fixtures.running_service import OwnRun
 from tests.fixtures.service import ServiceProcess, ThreadedService
+from tests.fixtures.trainer import MATH
 from tests.fixtures.waiting import eventually
+from trmon.domain.identity import RunKey
 from trmon_client.core import wire
 from trmon_client.core.policies.decision import decide
 from trmon_client.core.policies.policy import preset
 
-ONE = "/api/v1/runs/math/grpo/reports"
 MANY = "/api/v1/reports"
 MSGPACK = {"Content-Type": wire.MSGPACK}
 JSON = {"Content-Type": wire.JSON}
 
 
-def send(client: httpx.Client, message: wire.Message, *, path: str = ONE) -> httpx.Response:
-    return client.post(path, content=wire.encode(message), headers=MSGPACK)
+def post(run: OwnRun, content: Any, headers: dict[str, str] = MSGPACK) -> httpx.Response:
+    return run.client.post(f"/api/v1/runs/{run.key}/reports", content=content, headers=headers)
+
+
+def send(run: OwnRun, message: wire.Message) -> httpx.Response:
+    return post(run, wire.encode(message))
 
 
 def acknowledged(response: httpx.Response) -> wire.Ack:
@@ -37,23 +42,19 @@ def acknowledged(response: httpx.Response) -> wire.Ack:
     return wire.decode_ack(response.content)
 
 
-def bundle(client: httpx.Client, *messages: bytes) -> list[wire.Ack]:
-    response = client.post(MANY, content=wire.encode_bundle(list(messages)), headers=MSGPACK)
+def bundle(run: OwnRun, *messages: bytes) -> list[wire.Ack]:
+    response = run.client.post(MANY, content=wire.encode_bundle(list(messages)), headers=MSGPACK)
     assert response.status_code == 200, response.text
     return wire.decode_acks(response.content).acks
 
 
-def stored_runs(client: httpx.Client) -> list[str]:
-    return [f"{item['project']}/{item['run']}" for item in client.get("/api/v1/runs").json()["items"]]
+def named(message: wire.Message, key: RunKey) -> bytes:
+    return wire.encode(msgspec.structs.replace(message, project=key.project, run=key.run))
 
 
-def named(message: wire.Message, run: str = "grpo") -> bytes:
-    return wire.encode(msgspec.structs.replace(message, project="math", run=run))
-
-
-def test_a_report_is_stored_decided_and_acknowledged_with_the_current_policy(client: httpx.Client) -> None:
+def test_a_report_is_stored_decided_and_acknowledged_with_the_current_policy(run: OwnRun) -> None:
     content = columns(12, mismatch_sum_k3=np.linspace(0, 1, 12))
-    ack = acknowledged(send(client, report(content)))
+    ack = acknowledged(send(run, report(content)))
     expected = decide(content, preset("trm_auto")).accepted
     assert ack.status == "stored"
     assert ack.accepted == wire.pack_bits(expected)
@@ -63,57 +64,56 @@ def test_a_report_is_stored_decided_and_acknowledged_with_the_current_policy(cli
     assert [shadow["name"] for shadow in ack.policy.shadows] == ["trm_max", "geo_mask", "token_veto"]
 
 
-def test_the_clients_decision_is_kept_and_a_known_policy_is_not_sent_again(client: httpx.Client) -> None:
-    ack = acknowledged(send(client, report(policy=preset("trm_auto").hash, accepted=b"\x05")))
+def test_the_clients_decision_is_kept_and_a_known_policy_is_not_sent_again(run: OwnRun) -> None:
+    ack = acknowledged(send(run, report(policy=preset("trm_auto").hash, accepted=b"\x05")))
     assert (ack.status, ack.accepted, ack.policy) == ("stored", b"\x05", None)
 
 
-def test_sending_again_changes_nothing_and_returns_the_same_bits(client: httpx.Client) -> None:
-    first = acknowledged(send(client, report()))
-    again = acknowledged(send(client, report(sent_at=9.0, losses=wire.Losses({"queue_full": 1}))))
+def test_sending_again_changes_nothing_and_returns_the_same_bits(run: OwnRun) -> None:
+    first = acknowledged(send(run, report()))
+    again = acknowledged(send(run, report(sent_at=9.0, losses=wire.Losses({"queue_full": 1}))))
     assert (first.status, again.status) == ("stored", "duplicate")
     assert first.accepted == again.accepted
-    assert bundle(client, named(report()))[0].status == "duplicate"
+    assert bundle(run, named(report(), run.key))[0].status == "duplicate"
 
 
-def test_the_same_data_as_json_and_as_msgpack_is_the_same_report(client: httpx.Client) -> None:
+def test_the_same_data_as_json_and_as_msgpack_is_the_same_report(run: OwnRun) -> None:
     content = columns(3, reward=np.array([np.nan, np.inf, -0.0]))
     message = report(content, scalars={"lr": 1.0, "loss": "inf", "odd": None}, finished=[wire.ChunkCount(1, None, 1)])
-    assert acknowledged(send(client, message)).status == "stored"
-    answer = client.post(ONE, content=as_json(message), headers=JSON)
+    assert acknowledged(send(run, message)).status == "stored"
+    answer = post(run, as_json(message), JSON)
     assert answer.headers["content-type"] == wire.JSON
     assert answer.json()["status"] == "duplicate"
-    read = "/api/v1/runs/math/grpo/signals?names=lr"
-    eventually(lambda: client.get(read).json()["signals"]["lr"]["last"] == [1.0])
+    eventually(lambda: run.get("/signals?names=lr")["signals"]["lr"]["last"] == [1.0])
 
 
 @pytest.mark.parametrize("n", [4, 600], ids=["on the event loop", "on another thread"])
-def test_the_same_data_in_one_parcel_and_in_single_columns_is_the_same_report(client: httpx.Client, n: int) -> None:
+def test_the_same_data_in_one_parcel_and_in_single_columns_is_the_same_report(run: OwnRun, n: int) -> None:
     content = columns(n, reward=np.linspace(-1.0, 1.0, n))
     packed = report(columns={}, histograms={}, parcel=wire.pack_columns(content), accepted=bytes(n // 8 + bool(n % 8)))
-    first = acknowledged(send(client, packed))
-    again = acknowledged(send(client, report(content, accepted=packed.accepted)))
+    first = acknowledged(send(run, packed))
+    again = acknowledged(send(run, report(content, accepted=packed.accepted)))
     assert (first.status, again.status) == ("stored", "duplicate")
 
 
-def test_a_parcel_without_a_decision_is_decided_like_single_columns(client: httpx.Client) -> None:
+def test_a_parcel_without_a_decision_is_decided_like_single_columns(run: OwnRun) -> None:
     content = columns(12, mismatch_sum_k3=np.linspace(0, 1, 12))
-    ack = acknowledged(send(client, report(columns={}, histograms={}, parcel=wire.pack_columns(content))))
+    ack = acknowledged(send(run, report(columns={}, histograms={}, parcel=wire.pack_columns(content))))
     assert ack.accepted == wire.pack_bits(decide(content, preset("trm_auto")).accepted)
 
 
-def test_another_payload_under_the_same_identity_is_a_conflict(client: httpx.Client) -> None:
-    acknowledged(send(client, report()))
+def test_another_payload_under_the_same_identity_is_a_conflict(run: OwnRun) -> None:
+    acknowledged(send(run, report()))
     other = report(columns(seed=1))
-    answer = send(client, other)
+    answer = send(run, other)
     assert answer.status_code == 409
     assert answer.headers["content-type"] == "application/problem+json"
     assert "step 1, rank 0, chunk 0" in answer.json()["detail"]
-    first, second = bundle(client, named(other), named(report(step=2)))
+    first, second = bundle(run, named(other, run.key), named(report(step=2), run.key))
     assert (first.status, second.status) == ("conflict", "stored")
 
 
-def test_a_bundle_carries_every_kind_of_message_and_a_bad_one_fails_alone(client: httpx.Client) -> None:
+def test_a_bundle_carries_every_kind_of_message_and_a_bad_one_fails_alone(run: OwnRun) -> None:
     messages = [
         wire.Start(**ORIGIN, owner="me", tags=["dapo"]),
         report(),
@@ -122,31 +122,31 @@ def test_a_bundle_carries_every_kind_of_message_and_a_bad_one_fails_alone(client
         wire.Pause(**ORIGIN, sequence=2),
         wire.Finish(**ORIGIN, sequence=3),
     ]
-    good = [named(message) for message in messages]
-    acks = bundle(client, *good, named(report(step=2), run="../etc"), b"\xc0", *good)
+    good = [named(message, run.key) for message in messages]
+    acks = bundle(run, *good, named(report(step=2), RunKey(run.key.project, "../etc")), b"\xc0", *good)
     assert [ack.status for ack in acks[:6]] == ["stored"] * 6
     assert [ack.status for ack in acks[6:8]] == ["invalid"] * 2
     assert "run:" in str(acks[6].problem)
     assert [ack.status for ack in acks[8:]] == ["duplicate"] * 3 + ["stored"] + ["duplicate"] * 2
 
 
-def test_the_policy_that_a_trainer_requests_is_active_before_its_start_is_acknowledged(client: httpx.Client) -> None:
+def test_the_policy_that_a_trainer_requests_is_active_before_its_start_is_acknowledged(run: OwnRun) -> None:
     requested = preset("geo_mask")
-    ack = acknowledged(send(client, wire.Start(**ORIGIN, policy=requested.spec())))
+    ack = acknowledged(send(run, wire.Start(**ORIGIN, policy=requested.spec())))
     assert ack.policy is not None
     assert ack.policy.hash == requested.hash
-    assert acknowledged(send(client, report(policy=requested.hash, accepted=b"\x0f"))).policy is None
+    assert acknowledged(send(run, report(policy=requested.hash, accepted=b"\x0f"))).policy is None
 
 
-def test_a_start_is_told_which_attempt_of_its_run_it_is(client: httpx.Client) -> None:
+def test_a_start_is_told_which_attempt_of_its_run_it_is(run: OwnRun) -> None:
     again = {**ORIGIN, "attempt": "after a crash", "launch": "another"}
     starts = [wire.Start(**ORIGIN), wire.Start(**again), wire.Start(**again)]
-    assert [acknowledged(send(client, start)).attempt for start in starts] == [1, 2, 2]
+    assert [acknowledged(send(run, start)).attempt for start in starts] == [1, 2, 2]
 
 
-def test_the_default_policy_decides_reports_that_lack_columns_of_the_policy(client: httpx.Client) -> None:
-    acknowledged(send(client, wire.Start(**ORIGIN, policy=preset("opsm").spec())))
-    ack = acknowledged(send(client, report()))
+def test_the_default_policy_decides_reports_that_lack_columns_of_the_policy(run: OwnRun) -> None:
+    acknowledged(send(run, wire.Start(**ORIGIN, policy=preset("opsm").spec())))
+    ack = acknowledged(send(run, report()))
     assert ack.accepted == wire.pack_bits(decide(columns(), preset("trm_auto")).accepted)
 
 
@@ -165,7 +165,7 @@ def _columns(**changed: Any) -> bytes:
 def _bomb() -> bytes:
     """Return a report whose parcel claims a size above the limit."""
     parcel = msgspec.structs.replace(wire.pack_columns(columns()), n_sequences=1 << 20, data=zstandard.compress(BOMB))
-    return named(report(columns={}, histograms={}, parcel=parcel))
+    return wire.encode(report(columns={}, histograms={}, parcel=parcel))
 
 
 BAD: list[tuple[str, bytes, dict[str, str], int, str | None]] = [
@@ -190,21 +190,20 @@ BAD: list[tuple[str, bytes, dict[str, str], int, str | None]] = [
 
 @pytest.mark.parametrize(("content", "headers", "status", "field"), [case[1:] for case in BAD], ids=[c[0] for c in BAD])
 def test_bad_input_is_refused_by_field_stores_nothing_and_the_next_request_is_served(
-    shared: httpx.Client, content: bytes, headers: dict[str, str], status: int, field: str | None
+    run: OwnRun, content: bytes, headers: dict[str, str], status: int, field: str | None
 ) -> None:
-    before = stored_runs(shared)
-    answer = shared.post(ONE, content=content, headers=headers)
+    answer = post(run, content, headers)
     assert answer.status_code == status, answer.text
     assert answer.headers["content-type"] == "application/problem+json"
     problem = answer.json()
     assert problem["status"] == status
     assert problem.get("field") == field
-    assert stored_runs(shared) == before
-    assert acknowledged(send(shared, report())).status == ("duplicate" if "math/grpo" in before else "stored")
+    assert run.ask("GET").status_code == 404
+    assert acknowledged(send(run, report())).status == "stored"
 
 
-def test_a_body_without_a_length_is_refused_above_the_limit(shared: httpx.Client) -> None:
-    answer = shared.post(ONE, content=(bytes(1 << 20) for _ in range(70)), headers=MSGPACK)
+def test_a_body_without_a_length_is_refused_above_the_limit(run: OwnRun) -> None:
+    answer = post(run, (bytes(1 << 20) for _ in range(70)))
     assert answer.status_code == 413
 
 
@@ -216,39 +215,40 @@ def test_a_body_without_a_length_is_refused_above_the_limit(shared: httpx.Client
     ],
 )
 def test_invalid_names_are_refused(shared: httpx.Client, project: str, run: str, field: str) -> None:
-    before = stored_runs(shared)
-    answer = send(shared, report(), path=f"/api/v1/runs/{project}/{run}/reports")
+    before = shared.get("/api/v1/runs").json()
+    answer = send(OwnRun(shared, RunKey(project, run)), report())
     assert answer.status_code == 400
     assert answer.json()["field"] == field
     assert len(answer.content) < 1000
-    assert stored_runs(shared) == before
+    assert shared.get("/api/v1/runs").json() == before
 
 
 def test_acknowledged_reports_survive_a_kill(process: ServiceProcess) -> None:
     with process.client() as client:
         for step in range(20):
-            assert acknowledged(send(client, report(step=step))).status == "stored"
+            assert acknowledged(send(OwnRun(client, MATH), report(step=step))).status == "stored"
     process.kill()
     process.start()
     with process.client() as client:
-        assert [acknowledged(send(client, report(step=step))).status for step in range(20)] == ["duplicate"] * 20
-        send(client, wire.Finish(**ORIGIN, sequence=0, finished=[wire.ChunkCount(step, None, 1) for step in range(20)]))
-        state = eventually(lambda: client.get("/api/v1/runs/math/grpo").json(), lambda run: run["state"] == "finished")
-        assert state["last_step"] == 19
+        run = OwnRun(client, MATH)
+        assert [acknowledged(send(run, report(step=step))).status for step in range(20)] == ["duplicate"] * 20
+        send(run, wire.Finish(**ORIGIN, sequence=0, finished=[wire.ChunkCount(step, None, 1) for step in range(20)]))
+        assert eventually(run.get, lambda found: found["state"] == "finished")["last_step"] == 19
 
 
 def test_requests_above_the_writers_capacity_get_429_with_a_retry_time(
-    client: httpx.Client, service: ThreadedService
+    run: OwnRun, shared_service: ThreadedService
 ) -> None:
-    released, heartbeats = threading.Event(), [named(wire.Heartbeat(**ORIGIN))] * wire.MAX_BUNDLE_MESSAGES
-    service.app.state.components.store.writer.submit(lambda _: released.wait(60.0))
-    answers = [client.post(MANY, content=wire.encode_bundle(heartbeats), headers=MSGPACK) for _ in range(4)]
+    released, heartbeats = threading.Event(), [named(wire.Heartbeat(**ORIGIN), run.key)] * wire.MAX_BUNDLE_MESSAGES
+    shared_service.app.state.components.store.writer.submit(lambda _: released.wait(60.0))
+    content = wire.encode_bundle(heartbeats)
+    answers = [run.client.post(MANY, content=content, headers=MSGPACK) for _ in range(4)]
     released.set()
     assert {answer.status_code for answer in answers[:-1]} <= {200, 429}
     assert answers[-1].status_code == 429
     assert int(answers[-1].headers["retry-after"]) >= 1
     assert answers[-1].json()["type"] == "urn:trmon:problem:overloaded"
-    stored = eventually(lambda: send(client, report()), lambda answer: answer.status_code == 200)
+    stored = eventually(lambda: send(run, report()), lambda answer: answer.status_code == 200)
     assert acknowledged(stored).status == "stored"
 
 
@@ -269,8 +269,8 @@ def test_a_trainers_wrong_clock_changes_no_time_that_the_service_records(run: Ow
     assert [batch["revised"] for batch in found] == [False] * 3
 
 
-def test_openapi_describes_the_wire(client: httpx.Client) -> None:
-    document = client.get("/api/v1/openapi.json").json()
+def test_openapi_describes_the_wire(shared: httpx.Client) -> None:
+    document = shared.get("/api/v1/openapi.json").json()
     body = document["paths"]["/api/v1/runs/{project}/{run}/reports"]["post"]["requestBody"]["content"]
     assert body[wire.MSGPACK]["schema"] == {"$ref": "#/components/schemas/Message"}
     named_in = set(json.dumps(document).split('"#/components/schemas/')[1:])

@@ -14,7 +14,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.fixtures.messages import ORIGIN, columns, report
-from tests.fixtures.running_service import Serve, make_token
+from tests.fixtures.running_service import OwnRun, Serve, make_token
 from tests.fixtures.service import ThreadedService
 from tests.fixtures.trainer import MATH, corrupt, send, send_step, train
 from tests.fixtures.views import view_of
@@ -51,9 +51,9 @@ def samples(text: str) -> Samples:
     return found
 
 
-def scraped(client: httpx.Client, *, step: int) -> Samples:
-    """Wait until the run `math/grpo` has closed a step, and return the metrics."""
-    labels = (("project", "math"), ("run", "grpo"))
+def scraped(client: httpx.Client, *, step: int, key: RunKey = MATH) -> Samples:
+    """Wait until a run has closed a step, and return the metrics."""
+    labels = (("project", key.project), ("run", key.run))
     return eventually(
         lambda: samples(client.get("/metrics").text), lambda found: found.get("trmon_step", {}).get(labels) == step
     )
@@ -70,10 +70,10 @@ def test_runs_and_the_service_have_the_values_of_what_was_reported(client: httpx
     assert found["trmon_kl_k3"][("project", "math"), ("run", "grpo")] == batch["signals"]["total_kl_k3"]
 
 
-def test_increases_of_clients_losses_are_counted(client: httpx.Client) -> None:
+def test_increases_of_clients_losses_are_counted(run: OwnRun) -> None:
     for dropped in (2, 5, 5):
-        send(client, MATH, wire.Heartbeat(**ORIGIN, losses=wire.Losses({"queue_full": dropped})))
-    found = samples(client.get("/metrics").text)
+        run.send(wire.Heartbeat(**ORIGIN, losses=wire.Losses({"queue_full": dropped})))
+    found = samples(run.client.get("/metrics").text)
     assert found["trmon_dropped_total"][("reason", "queue_full"),] == 5
 
 
@@ -94,12 +94,11 @@ def test_the_version_and_the_pages_url_are_exposed(serve: Serve) -> None:
     assert dict(labels) == {"version": version("trmon"), "page_url": "http://localhost:8642"}
 
 
-def test_decisions_that_replay_cannot_reproduce_are_counted(client: httpx.Client) -> None:
-    send(client, MATH, wire.Start(**ORIGIN))
-    policy = client.get("/api/v1/runs/math/grpo/policy").json()["hash"]
-    send(client, MATH, report(step=0, policy=policy, accepted=b"\x0e"))
-    send_step(client, MATH, step=1)
-    found = scraped(client, step=0)
+def test_decisions_that_replay_cannot_reproduce_are_counted(run: OwnRun) -> None:
+    run.send(wire.Start(**ORIGIN))
+    run.send(report(step=0, policy=run.get("/policy")["hash"], accepted=b"\x0e"))
+    send_step(run.client, run.key, step=1)
+    found = scraped(run.client, step=0, key=run.key)
     assert found["trmon_decision_mismatch_total"][()] == 1
 
 
@@ -228,16 +227,19 @@ def test_a_healthy_run_has_no_series_of_problems() -> None:
     assert found.keys() == shown | {"trmon_runs_omitted"}
 
 
-def test_the_verdict_is_the_one_of_the_fleet(client: httpx.Client) -> None:
-    train(client)
-    corrupt(client, RunKey("math", "ill"))
+def test_the_verdict_is_the_one_of_the_fleet(run: OwnRun) -> None:
+    client, project = run.client, run.key.project
+    run.train()
+    corrupt(client, RunKey(project, "ill"))
 
     def of_both() -> dict[str, tuple[str, ...]]:
         found = samples(client.get("/metrics").text)["trmon_run_verdict"]
-        return {shown["run"]: (shown["verdict"], shown["need"]) for shown in map(dict, found)}
+        return {
+            shown["run"]: (shown["verdict"], shown["need"]) for shown in map(dict, found) if shown["project"] == project
+        }
 
     fleet = eventually(
-        lambda: client.get("/api/v1/fleet").json()["items"],
+        lambda: client.get("/api/v1/fleet", params={"project": project}).json()["items"],
         lambda items: (
             all("not diagnosed yet" not in run["verdict"]["why"] for run in items)
             and any(run["verdict"]["kind"] == "act" for run in items)

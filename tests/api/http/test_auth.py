@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
@@ -50,6 +51,23 @@ def bearer(secret: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {secret}"}
 
 
+@pytest.fixture(scope="module")
+def closed_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[ThreadedService, str]]:
+    """A service with an admin token for the tests that leave it as it is, and the token."""
+    service = ThreadedService(tmp_path_factory.mktemp("closed") / "data")
+    with service.client() as client:
+        yield service, make_token(client, "root", Scope.ADMIN)
+    service.stop()
+
+
+@pytest.fixture
+def closed(closed_service: tuple[ThreadedService, str]) -> Iterator[httpx.Client]:
+    """A client of the file's service with the admin token."""
+    service, secret = closed_service
+    with service.client(headers=bearer(secret)) as client:
+        yield client
+
+
 def revoke_all(service: ThreadedService) -> None:
     tokens = service.app.state.components.store.tokens
     for token in tokens.list(access=EVERYTHING):
@@ -67,25 +85,25 @@ def test_open_on_loopback_until_the_first_token(client: httpx.Client) -> None:
     assert client.get(RUNS, headers=bearer(secret)).status_code == 200
 
 
-def test_an_unknown_token_is_refused_and_not_repeated(admin: httpx.Client) -> None:
+def test_an_unknown_token_is_refused_and_not_repeated(closed: httpx.Client) -> None:
     for header in ("Bearer", "Bearer wrong", "Basic cm9vdA==", "trmon", "Bearer \xff"):
-        answer = admin.get(RUNS, headers={"Authorization": header.encode("latin-1")})
+        answer = closed.get(RUNS, headers={"Authorization": header.encode("latin-1")})
         secret = header.partition(" ")[2] or "no secret"
         assert (answer.status_code, secret in answer.text) == (401, False)
 
 
-def test_a_scope_limits_what_a_token_may_do(admin: httpx.Client) -> None:
-    ingest = bearer(make_token(admin, "sender", Scope.INGEST))
-    read = bearer(make_token(admin, "reader", Scope.READ))
-    assert admin.get(RUNS, headers=ingest).status_code == 403
-    assert admin.post("/api/v1/reports", headers=read).status_code == 403
-    assert admin.post("/api/v1/tokens", json={"name": "x", "scopes": ["admin"]}, headers=read).status_code == 403
-    assert admin.get(RUNS, headers=read).status_code == 200
+def test_a_scope_limits_what_a_token_may_do(closed: httpx.Client) -> None:
+    ingest = bearer(make_token(closed, "sender", Scope.INGEST))
+    read = bearer(make_token(closed, "reader", Scope.READ))
+    assert closed.get(RUNS, headers=ingest).status_code == 403
+    assert closed.post("/api/v1/reports", headers=read).status_code == 403
+    assert closed.post("/api/v1/tokens", json={"name": "x", "scopes": ["admin"]}, headers=read).status_code == 403
+    assert closed.get(RUNS, headers=read).status_code == 200
 
 
-def test_a_token_is_accepted_in_the_header_only(admin: httpx.Client) -> None:
-    secret = admin.headers.pop("Authorization").removeprefix("Bearer ")
-    assert admin.get(RUNS, params={"token": secret, "access_token": secret}).status_code == 401
+def test_a_token_is_accepted_in_the_header_only(closed: httpx.Client) -> None:
+    secret = closed.headers.pop("Authorization").removeprefix("Bearer ")
+    assert closed.get(RUNS, params={"token": secret, "access_token": secret}).status_code == 401
 
 
 def test_no_secret_is_listed_or_stored(service: ThreadedService, admin: httpx.Client) -> None:
@@ -98,10 +116,10 @@ def test_no_secret_is_listed_or_stored(service: ThreadedService, admin: httpx.Cl
     assert digest_of(secret).encode() in files
 
 
-def test_probes_and_the_page_need_no_token(admin: httpx.Client) -> None:
-    del admin.headers["Authorization"]
-    assert [admin.get(path).status_code for path in ("/healthz", "/readyz", "/")] == [200, 200, 200]
-    assert admin.get("/metrics").status_code == 401
+def test_probes_and_the_page_need_no_token(closed: httpx.Client) -> None:
+    del closed.headers["Authorization"]
+    assert [closed.get(path).status_code for path in ("/healthz", "/readyz", "/")] == [200, 200, 200]
+    assert closed.get("/metrics").status_code == 401
 
 
 async def _access(authenticator: Authenticator, header: str | None, *, now: float = 1.0) -> object:
