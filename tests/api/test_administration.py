@@ -13,7 +13,7 @@ import trmon_client as trmon
 from tests.client.trainer import batch
 from tests.fixtures.alerting import crash
 from tests.fixtures.messages import ORIGIN
-from tests.fixtures.running_service import OwnRun, make_token
+from tests.fixtures.running_service import OwnRun, bearer, make_token
 from tests.fixtures.trainer import MATH, statuses, step_report
 from tests.fixtures.waiting import eventually
 from trmon.api.http.auth import require_admin
@@ -84,8 +84,8 @@ def test_only_admins_read_the_audit_log_and_a_projects_admin_its_projects(admin:
     make_token(admin, "ci", Scope.READ, project="code")
     reader = make_token(admin, "reader", Scope.READ)
     boss = make_token(admin, "boss", Scope.ADMIN, project="math")
-    assert admin.get(AUDIT, headers={"Authorization": f"Bearer {reader}"}).status_code == 403
-    seen = admin.get(AUDIT, headers={"Authorization": f"Bearer {boss}"}).json()["items"]
+    assert admin.get(AUDIT, headers=bearer(reader)).status_code == 403
+    seen = admin.get(AUDIT, headers=bearer(boss)).json()["items"]
     assert [(entry["action"], entry["target"], entry["project"]) for entry in seen] == [
         ("token.create", "boss", "math")
     ]
@@ -121,7 +121,7 @@ def test_a_projects_admin_sees_its_quota_but_cannot_raise_it(admin: httpx.Client
     put(OwnRun(admin, MATH), max_runs=2)
     admin.put(f"{QUOTAS}/code", json={"max_runs": 3})
     own = make_token(admin, "boss", Scope.ADMIN, project="math")
-    admin.headers["Authorization"] = f"Bearer {own}"
+    admin.headers.update(bearer(own))
     assert [quota["project"] for quota in admin.get(QUOTAS).json()] == ["math"]
     assert admin.put(f"{QUOTAS}/math", json={}).status_code == 403
 
@@ -177,7 +177,7 @@ def test_a_projects_admin_learns_nothing_of_other_projects_token_names(admin: ht
     make_token(admin, "secret-launch", Scope.READ, project="code")
     make_token(admin, "ci", Scope.READ)
     own = make_token(admin, "boss", Scope.ADMIN, project="math")
-    admin.headers["Authorization"] = f"Bearer {own}"
+    admin.headers.update(bearer(own))
     for name in ("secret-launch", "ci", "root", "free"):
         assert admin.post(TOKENS, json={"name": name, "scopes": ["read"], "project": "math"}).status_code == 201
         assert admin.delete(f"{TOKENS}/{name}").status_code == 204
@@ -205,15 +205,14 @@ def test_a_rotated_token_works_beside_the_new_one_until_the_overlap_ends(admin: 
     assert 0 < replaced["expires_at"] - replaced["replaced_at"] <= 3600
     assert current["expires_at"] - current["created_at"] == 7 * 86_400
     for secret in (old, made["secret"]):
-        assert admin.get("/api/v1/runs", headers={"Authorization": f"Bearer {secret}"}).status_code == 200
+        assert admin.get("/api/v1/runs", headers=bearer(secret)).status_code == 200
     again = admin.post(f"{TOKENS}/ci/rotate", json={"overlap_hours": 0}).json()["secret"]
     answered = [
-        admin.get("/api/v1/runs", headers={"Authorization": f"Bearer {secret}"}).status_code
-        for secret in (old, made["secret"], again)
+        admin.get("/api/v1/runs", headers=bearer(secret)).status_code for secret in (old, made["secret"], again)
     ]
     assert answered == [200, 401, 200]
     assert admin.delete(f"{TOKENS}/ci").status_code == 204
-    assert admin.get("/api/v1/runs", headers={"Authorization": f"Bearer {old}"}).status_code == 401
+    assert admin.get("/api/v1/runs", headers=bearer(old)).status_code == 401
 
 
 def test_the_last_use_is_shown(admin: httpx.Client) -> None:
@@ -225,14 +224,14 @@ def test_the_last_use_is_shown(admin: httpx.Client) -> None:
 
     assert last_used_at() is None
     before = time.time()
-    admin.get("/api/v1/runs", headers={"Authorization": f"Bearer {reader}"})
+    admin.get("/api/v1/runs", headers=bearer(reader))
     assert eventually(last_used_at) >= before
 
 
 def test_a_projects_admin_manages_tokens_of_its_project_only(admin: httpx.Client) -> None:
     make_token(admin, "other", Scope.READ, project="code")
     own = make_token(admin, "boss", Scope.ADMIN, project="math")
-    admin.headers["Authorization"] = f"Bearer {own}"
+    admin.headers.update(bearer(own))
     assert [token["name"] for token in admin.get(TOKENS).json()] == ["boss"]
     assert admin.delete(f"{TOKENS}/other").status_code == 404
     assert admin.post(TOKENS, json={"name": "x", "scopes": ["read"]}).status_code == 403

@@ -11,9 +11,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.fixtures.alerting import crash, deliveries
+from tests.fixtures.alerting import crash, deliveries, notifying
 from tests.fixtures.receiver import WebhookServer
-from tests.fixtures.running_service import RecordedRuns, Serve, make_token
+from tests.fixtures.running_service import RecordedRuns, Serve, bearer, make_token
 from tests.fixtures.service import ThreadedService
 from tests.fixtures.trainer import MATH, train
 from tests.fixtures.waiting import eventually
@@ -23,12 +23,7 @@ from trmon.domain.identity import RunKey
 
 @pytest.fixture
 def paging(serve: Serve, hook: WebhookServer) -> ThreadedService:
-    return serve(
-        webhook_url=hook.url,
-        webhook_secret="swordfish",
-        webhook_allow_hosts="127.0.0.1",
-        delivery_backoff_seconds=0.05,
-    )
+    return notifying(serve, hook, webhook_secret="swordfish")
 
 
 def test_an_alert_reaches_its_receiver_signed_and_once_also_over_a_restart(
@@ -154,5 +149,5 @@ def test_names_that_are_near_are_named_within_what_the_token_may_see(service: Th
         assert "nearest" not in client.get("/api/v1/runs/zzz/qqqqqqqqqqqqqqqqqqq").json()
         assert client.get("/api/v1/rules/stale_rollout").json()["nearest"] == ["stale_rollouts"]
         token = make_token(client, "reader", Scope.READ, project="code")
-        client.headers["Authorization"] = f"Bearer {token}"
+        client.headers.update(bearer(token))
         assert client.get("/api/v1/runs/code/grp").json()["nearest"] == ["code/grpo"]

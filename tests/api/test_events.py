@@ -11,7 +11,7 @@ import httpx
 import msgspec
 import pytest
 
-from tests.fixtures.running_service import OwnRun, make_token
+from tests.fixtures.running_service import OwnRun, bearer, make_token
 from tests.fixtures.service import ThreadedService
 from tests.fixtures.trainer import MATH, send_step, train
 from trmon.api.events import pause_seconds
@@ -115,14 +115,14 @@ def test_a_projects_token_streams_its_project_only(admin: httpx.Client) -> None:
     train(admin, MATH, steps=range(2))
     train(admin, CODE, steps=range(2))
     read = make_token(admin, "reader", Scope.READ, project="code")
-    headers = {"Authorization": f"Bearer {read}", "Last-Event-ID": "0"}
+    headers = {**bearer(read), "Last-Event-ID": "0"}
     with streaming(admin, headers=headers) as events:
         assert {event.data["project"] for event in take_steps(events, 2)} == {"code"}
 
 
 def test_a_stream_ends_once_its_token_is_revoked(admin: httpx.Client) -> None:
     train(admin, MATH, steps=range(2))
-    headers = {"Authorization": f"Bearer {make_token(admin, 'reader', Scope.READ)}", "Last-Event-ID": "0"}
+    headers = {**bearer(make_token(admin, "reader", Scope.READ)), "Last-Event-ID": "0"}
     with streaming(admin, headers=headers) as events:
         take_steps(events, 2)
         admin.delete("/api/v1/tokens/reader").raise_for_status()
@@ -141,7 +141,7 @@ def test_a_stream_ends_at_shutdown_without_delaying_it(client: httpx.Client, ser
 
 def test_a_run_that_the_caller_may_not_see_is_not_found(client: httpx.Client, admin: httpx.Client) -> None:
     train(admin, steps=range(2))
-    headers = {"Authorization": f"Bearer {make_token(admin, 'reader', Scope.READ, project='code')}"}
+    headers = bearer(make_token(admin, "reader", Scope.READ, project="code"))
     answers = [
         client.get(EVENTS, params={"run": run}, headers=headers, timeout=60) for run in ("math/grpo", "code/nosuch")
     ]

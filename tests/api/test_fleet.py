@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.fixtures.running_service import OwnRun, Serve, make_token
+from tests.fixtures.running_service import OwnRun, Serve, bearer, make_token
 from tests.fixtures.trainer import MATH, corrupt, finish, send_step, train
 from tests.fixtures.waiting import eventually
 from trmon.domain.access import EVERYTHING, Scope
@@ -94,7 +94,7 @@ def test_the_fleet_is_paginated_and_limited_to_a_tokens_project(admin: httpx.Cli
     first = admin.get("/api/v1/fleet", params={"limit": 2}).json()
     second = admin.get("/api/v1/fleet", params={"limit": 2, "after": first["next"]}).json()
     assert [run["run"] for run in (*first["items"], *second["items"])] == ["ppo", "ill", "grpo"]
-    admin.headers["Authorization"] = f"Bearer {make_token(admin, 'code', Scope.READ, project='code')}"
+    admin.headers.update(bearer(make_token(admin, "code", Scope.READ, project="code")))
     assert [run["run"] for run in fleet(admin)] == ["ppo"]
     assert admin.get("/api/v1/fleet/named", params={"runs": "math/ill"}).json() == []
 

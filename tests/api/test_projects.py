@@ -13,7 +13,7 @@ from fastapi.routing import APIRoute
 
 from tests.fixtures.alerting import crash
 from tests.fixtures.messages import report
-from tests.fixtures.running_service import make_token
+from tests.fixtures.running_service import bearer, make_token
 from tests.fixtures.service import ThreadedService
 from trmon.domain.access import Scope
 from trmon_client.core import wire
@@ -113,7 +113,7 @@ BODIES: dict[tuple[str, str], dict[str, object]] = {
 @pytest.fixture(scope="module")
 def admin(shared: httpx.Client) -> httpx.Client:
     """A client with every right; the run `math/grpo` has crashed, and has a silence, a quota and a note."""
-    shared.headers["Authorization"] = f"Bearer {make_token(shared, 'root', Scope.ADMIN)}"
+    shared.headers.update(bearer(make_token(shared, "root", Scope.ADMIN)))
     crash(shared)
     assert shared.post("/api/v1/silences", json=SILENCE).status_code == 201
     assert shared.put("/api/v1/quotas/math", json={"max_runs": 9}).status_code == 200
@@ -126,7 +126,7 @@ def stranger(admin: httpx.Client, shared_service: ThreadedService) -> Iterator[h
     """A client with every scope, of another project."""
     scopes = (Scope.ADMIN, Scope.READ, Scope.INGEST)
     token = make_token(admin, "stranger", *scopes, project="code")
-    with shared_service.client(headers={"Authorization": f"Bearer {token}"}) as client:
+    with shared_service.client(headers=bearer(token)) as client:
         yield client
 
 

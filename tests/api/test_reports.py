@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from tests.fixtures.messages import ORIGIN, as_json, report
-from tests.fixtures.running_service import make_token
+from tests.fixtures.running_service import bearer, make_token
 from tests.fixtures.service import ThreadedService
 from trmon.domain.access import Scope
 from trmon_client.core import wire
@@ -56,7 +56,7 @@ CASES = {
 @pytest.fixture(scope="module")
 def tokens(shared_service: ThreadedService) -> dict[str, str]:
     with shared_service.client() as admin:
-        admin.headers["Authorization"] = f"Bearer {make_token(admin, 'root', Scope.ADMIN)}"
+        admin.headers.update(bearer(make_token(admin, "root", Scope.ADMIN)))
         return {
             "sender": make_token(admin, "sender", Scope.INGEST, project="math"),
             "reader": make_token(admin, "reader", Scope.READ, project="math"),

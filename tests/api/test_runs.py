@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
 
-from tests.fixtures.alerting import crash
+from tests.fixtures.alerting import crash, notifying
 from tests.fixtures.alertmanager import active, alertmanager
 from tests.fixtures.messages import ORIGIN
 from tests.fixtures.receiver import WebhookServer
-from tests.fixtures.running_service import OwnRun, Serve, make_token
+from tests.fixtures.running_service import OwnRun, Serve, bearer, make_token
 from tests.fixtures.service import ThreadedService
 from tests.fixtures.trainer import MATH, send, train
 from tests.fixtures.waiting import eventually
@@ -98,7 +97,7 @@ NOTES = "/api/v1/runs/math/grpo/notes"
 def test_a_reader_reads_and_an_admin_writes(admin: httpx.Client, service: ThreadedService) -> None:
     send(admin, MATH, wire.Start(**ORIGIN))
     token = make_token(admin, "reader", Scope.READ)
-    with service.client(headers={"Authorization": f"Bearer {token}"}) as reader:
+    with service.client(headers=bearer(token)) as reader:
         assert reader.post(NOTES, json={"text": "x"}).status_code == 403
         assert admin.post(NOTES, json={"text": "x"}).json()["author"] == "root"
         [note] = reader.get(NOTES).json()["items"]
@@ -106,18 +105,6 @@ def test_a_reader_reads_and_an_admin_writes(admin: httpx.Client, service: Thread
 
 
 RUN = "/api/v1/runs/math/grpo"
-
-
-def paging(serve: Serve, pager: WebhookServer, hook: WebhookServer, **more: Any) -> ThreadedService:
-    """Return a service that notifies PagerDuty and a webhook."""
-    return serve(
-        pagerduty_key="k" * 32,
-        pagerduty_url=pager.url,
-        webhook_url=hook.url,
-        webhook_allow_hosts="127.0.0.1",
-        delivery_backoff_seconds=0.05,
-        **more,
-    )
 
 
 def incidents(pager: WebhookServer) -> list[tuple[str, str]]:
@@ -132,7 +119,7 @@ def statuses(hook: WebhookServer) -> list[tuple[str, str]]:
 
 
 def test_a_deletion_resolves_the_notified_alerts(serve: Serve, pager: WebhookServer, hook: WebhookServer) -> None:
-    service = paging(serve, pager, hook)
+    service = notifying(serve, hook, pager)
     with service.client() as client:
         crash(client)
         eventually(lambda: len(pager.posted) + len(hook.posted), lambda n: n == 2)
@@ -148,7 +135,7 @@ def test_a_deletion_resolves_the_notified_alerts(serve: Serve, pager: WebhookSer
 def test_a_receiver_in_an_outage_is_notified_after_a_restart(
     serve: Serve, pager: WebhookServer, hook: WebhookServer
 ) -> None:
-    service = paging(serve, pager, hook)
+    service = notifying(serve, hook, pager)
     with service.client() as client:
         crash(client)
         eventually(lambda: len(pager.posted) + len(hook.posted), lambda n: n == 2)
@@ -177,7 +164,7 @@ def test_an_alertmanager_drops_the_alert(serve: Serve, tmp_path: Path) -> None:
 def test_a_new_run_under_the_same_name_sends_new_notifications(
     serve: Serve, pager: WebhookServer, hook: WebhookServer
 ) -> None:
-    service = paging(serve, pager, hook)
+    service = notifying(serve, hook, pager)
     with service.client() as client:
         _crash_and_delete(client, pager, n_told=2)
         _crash_and_delete(client, pager, n_told=4)
@@ -195,7 +182,7 @@ def test_a_renamed_run_is_notified_under_its_new_name_and_resolved_under_the_old
     serve: Serve, pager: WebhookServer, hook: WebhookServer
 ) -> None:
     old, new = "trmon:math/grpo:crashed:", "trmon:math/other:crashed:"
-    service = paging(serve, pager, hook)
+    service = notifying(serve, hook, pager)
     with service.client() as client:
         crash(client)
         eventually(lambda: len(pager.posted) + len(hook.posted), lambda n: n == 2)

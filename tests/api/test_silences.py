@@ -8,9 +8,9 @@ from urllib.parse import quote
 import httpx
 import pytest
 
-from tests.fixtures.alerting import CRASH, crash, deliveries
+from tests.fixtures.alerting import CRASH, crash, deliveries, notifying
 from tests.fixtures.receiver import WebhookServer
-from tests.fixtures.running_service import OwnRun, Serve, make_token
+from tests.fixtures.running_service import OwnRun, Serve, bearer, make_token
 from tests.fixtures.service import ThreadedService
 from tests.fixtures.trainer import send
 from tests.fixtures.waiting import eventually
@@ -29,7 +29,7 @@ PREVIEWED: list[tuple[list[tuple[str, str, str]], str | None, int]] = [
 
 @pytest.fixture
 def paging(serve: Serve, hook: WebhookServer) -> ThreadedService:
-    return serve(webhook_url=hook.url, webhook_allow_hosts="127.0.0.1")
+    return notifying(serve, hook)
 
 
 def test_a_silence_mutes_an_alert_across_a_restart_until_it_ends(paging: ThreadedService, hook: WebhookServer) -> None:
@@ -66,7 +66,7 @@ def test_an_acknowledgement_has_an_author_and_a_note_and_survives_a_restart(serv
 
 
 def test_an_owners_alerts_go_to_their_receivers_only(serve: Serve, hook: WebhookServer) -> None:
-    service = serve(webhook_url=hook.url, slack_url=hook.url, webhook_allow_hosts="127.0.0.1", routes={"me": ["slack"]})
+    service = notifying(serve, hook, slack_url=hook.url, routes={"me": ["slack"]})
     with service.client() as client:
         crash(client)
         send(client, RunKey("math", "nobodys"), CRASH)
@@ -117,7 +117,7 @@ def test_many_alerts_are_acknowledged_at_once_and_each_refusal_is_named(run: Own
 def test_a_projects_token_silences_and_acknowledges_in_its_own_project_only(admin: httpx.Client) -> None:
     alert = crash(admin)
     code, reader, member = (
-        {"Authorization": f"Bearer {make_token(admin, name, scope, project=project)}"}
+        bearer(make_token(admin, name, scope, project=project))
         for name, scope, project in (
             ("code", Scope.ADMIN, "code"),
             ("reader", Scope.READ, None),

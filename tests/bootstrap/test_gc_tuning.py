@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
+from tests.fixtures.command import run_python
 
 SCRIPT = """
 import gc, time
@@ -21,5 +20,5 @@ print(gc.get_threshold() == background_services.THRESHOLDS)
 
 def test_objects_of_the_start_are_left_out_of_collections() -> None:
     # In a process of its own: frozen objects cannot be restored.
-    done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=False)
+    done = run_python(SCRIPT)
     assert (done.stdout, done.returncode) == ("True\n", 0), done.stderr

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
+
+from tests.fixtures.command import run_python
 
 SECRET = "redis://:horse@host password=horse"
 HOSTILE = "/\x1b[2J\x9b2J\u202e"
@@ -28,9 +27,9 @@ except ValueError:
 
 def lines(**environment: str) -> str:
     """Return what a process logs. Args: environment: its settings."""
-    variables = {**os.environ, "PYTHONIOENCODING": "utf-8", **environment}
-    done = subprocess.run([sys.executable, "-c", PROGRAM], env=variables, capture_output=True, check=True, timeout=60)
-    return done.stderr.decode()
+    done = run_python(PROGRAM, PYTHONIOENCODING="utf-8", **environment)
+    assert done.returncode == 0, done.stderr
+    return done.stderr
 
 
 def test_a_line_holds_no_control_characters() -> None:

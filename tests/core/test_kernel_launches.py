@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import threading
 from pathlib import Path
 
 import pytest
 
 from tests.core.triton_device import without_interpreter
+from tests.fixtures.command import run_python
 from trmon_client.core.kernel_launches import BackgroundTasks, StillCompiling
 
 PROCESS = """
@@ -140,6 +139,5 @@ while True:
 
 
 def test_a_module_that_a_thread_still_imports_is_not_awaited(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", SLOW_MODULE, str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = run_python(SLOW_MODULE, tmp_path)
     assert (done.stdout.split()[:2], done.returncode) == (["1", "True"], 0), done.stderr

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
+from tests.fixtures.command import run_python
 from tests.fixtures.running_service import OwnRun
 from tests.fixtures.waiting import eventually
 from trmon.cli.show import fetch_run_detail
@@ -30,9 +28,8 @@ PHRASE = "RuntimeError: out of memory"
 def test_a_crash_ends_its_run_pages_and_leaves_the_last_batch_incomplete(run: OwnRun, tmp_path: Path) -> None:
     url = str(run.client.base_url).rstrip("/")
     given = {"PROJECT": run.key.project, "RUN": run.key.run, "URL": url, "SPOOL_DIR": str(tmp_path / "spool")}
-    environment = {**os.environ, **{f"TRMON_{name}": value for name, value in given.items()}}
-    ended = subprocess.run([sys.executable, "-c", TRAINER], env=environment, timeout=90, check=False)
-    assert ended.returncode == 1
+    ended = run_python(TRAINER, **{f"TRMON_{name}": value for name, value in given.items()})
+    assert ended.returncode == 1, ended.stderr
     found = eventually(run.get, lambda found: found["state"] != "running")
     assert (found["state"], found["end_phrase"], found["end"]["phrase"]) == ("crashed", PHRASE, PHRASE)
     batches = eventually(lambda: run.get("/batches")["items"], lambda batches: len(batches) == 4)

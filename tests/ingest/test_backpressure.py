@@ -13,7 +13,7 @@ import pytest
 
 from benchmarks.load.connection import Answer, Connection
 from benchmarks.load.workload import PROJECT, Workload
-from tests.fixtures.running_service import Serve, make_token
+from tests.fixtures.running_service import Serve, bearer, make_token
 from tests.fixtures.service import ThreadedService
 from tests.fixtures.waiting import eventually
 from trmon.domain.access import Scope
@@ -85,14 +85,14 @@ def test_reads_work_while_the_database_accepts_no_writes(serve: Serve) -> None:
 def test_stalled_uploads_of_one_token_do_not_turn_others_away(serve: Serve) -> None:
     service = serve(max_held_bytes=BUDGET_BYTES)
     with service.client() as client:
-        client.headers["Authorization"] = f"Bearer {make_token(client, 'root', Scope.ADMIN)}"
+        client.headers.update(bearer(make_token(client, "root", Scope.ADMIN)))
         stalling, training = (make_token(client, name, Scope.INGEST) for name in ("stalling", "training"))
         with stalled_uploads(service, token=stalling):
             report = WORKLOAD.report(0, step=0, rank=0)
-            headers = {"Authorization": f"Bearer {training}", "Content-Type": wire.MSGPACK}
+            headers = {**bearer(training), "Content-Type": wire.MSGPACK}
             path = f"/api/v1/runs/{PROJECT}/{WORKLOAD.run(0)}/reports"
             assert client.post(path, content=report, headers=headers).status_code == 200
-            refused = client.post(path, content=report, headers=headers | {"Authorization": f"Bearer {stalling}"})
+            refused = client.post(path, content=report, headers=headers | bearer(stalling))
             assert refused.status_code == 429
             assert "of this caller's requests wait" in refused.json()["detail"]
 

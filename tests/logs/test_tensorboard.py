@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.fixtures.command import run_python
 from tests.fixtures.tracker_logs import TRACKER_LOGS
 from trmon.cli.import_ import messages_of
 from trmon.domain.analysis.logged_steps import LogDefect, LogRow, LogTally
@@ -157,6 +156,6 @@ def test_a_folder_of_several_runs_is_refused_with_their_names_and_one_of_a_singl
 
 def test_a_missing_package_is_one_line_that_says_what_to_install(events: Path) -> None:
     code = "import sys; sys.modules['google_crc32c'] = None; from trmon.cli import app; app()"
-    told = subprocess.run([sys.executable, "-c", code, "diagnose", str(events)], capture_output=True, text=True)
+    told = run_python(code, "diagnose", events)
     need = "trmon: event files of TensorBoard need google_crc32c; install it with pip install 'trmon[logs]'\n"
     assert (told.returncode, told.stderr) == (1, need)

@@ -14,7 +14,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.fixtures.messages import ORIGIN, columns, report
-from tests.fixtures.running_service import OwnRun, Serve, make_token
+from tests.fixtures.running_service import OwnRun, Serve, bearer, make_token
 from tests.fixtures.service import ThreadedService
 from tests.fixtures.trainer import MATH, corrupt, send, send_step, train
 from tests.fixtures.views import view_of
@@ -126,7 +126,7 @@ def test_a_projects_token_sees_its_runs_but_not_the_services_metrics(admin: http
     train(admin, MATH)
     train(admin, RunKey("code", "ppo"))
     token = make_token(admin, "prometheus", Scope.READ, project="code")
-    found = samples(admin.get("/metrics", headers={"Authorization": f"Bearer {token}"}).text)
+    found = samples(admin.get("/metrics", headers=bearer(token)).text)
     assert {dict(labels)["project"] for labels in found["trmon_step"]} == {"code"}
     assert "trmon_reports_total" not in found
 

@@ -15,7 +15,7 @@ from tests.fixtures.alerting import crash, deliveries
 from tests.fixtures.mail_server import MailServer
 from tests.fixtures.messages import ORIGIN
 from tests.fixtures.receiver import WebhookServer
-from tests.fixtures.running_service import Serve, make_token
+from tests.fixtures.running_service import Serve, bearer, make_token
 from tests.fixtures.service import ThreadedService
 from tests.fixtures.trainer import MATH, send
 from tests.fixtures.waiting import eventually
@@ -65,7 +65,7 @@ def on_call(serve: Serve) -> Iterator[OnCall]:
 
 
 def acknowledge(client: httpx.Client, alert: dict[str, Any], secret: str, **given: str) -> httpx.Response:
-    headers = {"Authorization": f"Bearer {secret}"}
+    headers = bearer(secret)
     return client.post(f"/api/v1/alerts/{alert['identity']}/ack", json=given, headers=headers)
 
 
@@ -75,7 +75,7 @@ def test_the_pager_the_channel_and_the_mailbox_are_told_who_has_an_alert_and_tha
         eventually(lambda: (on_call.pager.posted, on_call.channel.posted, on_call.mailbox.received), all)
         eventually(lambda: {one["state"] for one in deliveries(client)} & {"due"}, lambda waiting: not waiting)
         secret = make_token(client, "oncall", Scope.ADMIN)
-        client.headers["Authorization"] = f"Bearer {secret}"
+        client.headers.update(bearer(secret))
         acknowledge(client, alert, secret, author="ana", note="restarting").raise_for_status()
         eventually(lambda: len(on_call.mailbox.received), (2).__eq__)
         eventually(lambda: len(on_call.channel.posted), (2).__eq__)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.fixtures.alerting import CRASH
+from tests.fixtures.alerting import CRASH, notifying
 from tests.fixtures.receiver import WebhookServer
 from tests.fixtures.running_service import Serve
 from tests.fixtures.trainer import MATH, send, train
@@ -36,12 +36,9 @@ def test_a_bad_receiver_is_listed_and_delays_neither_other_receivers_nor_ingest(
     serve: Serve, hook: WebhookServer, pager: WebhookServer, break_receiver: Any, state: str, error: str, outcome: str
 ) -> None:
     break_receiver(hook)
-    service = serve(
-        webhook_url=hook.url,
-        slack_url=pager.url,
-        webhook_allow_hosts="127.0.0.1",
-        delivery_timeout_seconds=0.3 if break_receiver is hangs else 30.0,
-        delivery_backoff_seconds=0.2,
+    timeout = 0.3 if break_receiver is hangs else 30.0
+    service = notifying(
+        serve, hook, slack_url=pager.url, delivery_timeout_seconds=timeout, delivery_backoff_seconds=0.2
     )
     with service.client() as client:
         train(client, end=False)

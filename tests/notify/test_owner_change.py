@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
+from tests.fixtures.alerting import notifying
 from tests.fixtures.messages import ORIGIN
 from tests.fixtures.receiver import WebhookServer
 from tests.fixtures.running_service import Serve
@@ -23,15 +24,8 @@ PAGING_STEPS = 22
 @pytest.fixture
 def client(serve: Serve, pager: WebhookServer, hook: WebhookServer) -> Iterator[httpx.Client]:
     """A client of a service in which ana's run has crashed and her pager was notified."""
-    service = serve(
-        pagerduty_key="k" * 32,
-        pagerduty_url=pager.url,
-        webhook_url=hook.url,
-        webhook_allow_hosts="127.0.0.1",
-        routes={"ana": ("pagerduty",), "bo": ("webhook",)},
-        remind_seconds=0.3,
-        delivery_backoff_seconds=0.05,
-    )
+    routes = {"ana": ("pagerduty",), "bo": ("webhook",)}
+    service = notifying(serve, hook, pager, routes=routes, remind_seconds=0.3)
     with service.client() as client:
         send(client, MATH, wire.Start(**ORIGIN, owner="ana"))
         for step in range(PAGING_STEPS):

@@ -9,7 +9,7 @@ import httpx
 from playwright.sync_api import expect
 
 from tests.fixtures.messages import columns
-from tests.fixtures.running_service import OwnRun, make_token
+from tests.fixtures.running_service import OwnRun, bearer, make_token
 from tests.fixtures.service import ThreadedService
 from tests.fixtures.trainer import MATH, await_batches, corrupt, send_step, train
 from tests.web.conftest import Visiting
@@ -204,7 +204,7 @@ def test_a_hidden_tab_holds_no_connection(service: ThreadedService, visiting: Vi
 def test_a_revoked_token_signs_out_the_open_page(service: ThreadedService, visiting: Visiting) -> None:
     with service.client() as client:
         train(client, MATH)
-        admin = {"Authorization": f"Bearer {make_token(client, 'ana', Scope.ADMIN)}"}
+        admin = bearer(make_token(client, "ana", Scope.ADMIN))
         made = client.post("/api/v1/tokens", json={"name": "ben", "scopes": ["read"]}, headers=admin)
         tab = visiting(service.url)
         page = tab.go(f"/runs/{MATH}")

@@ -10,7 +10,7 @@ import pytest
 
 from tests.fixtures.command import run_here
 from tests.fixtures.loops import run
-from tests.fixtures.running_service import Serve, make_token
+from tests.fixtures.running_service import Serve, bearer, make_token
 from tests.fixtures.service import ThreadedService
 from trmon.api.http.auth import Authenticator, check_bind, digest_of, new_secret
 from trmon.config.settings import Settings
@@ -45,10 +45,6 @@ def a_token(secret: str, *, expires_at: float | None = None) -> Token:
     return Token(
         id=1, name="t", digest=digest_of(secret), scopes=scopes, project="math", created_at=0.0, expires_at=expires_at
     )
-
-
-def bearer(secret: str) -> dict[str, str]:
-    return {"Authorization": f"Bearer {secret}"}
 
 
 @pytest.fixture(scope="module")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -14,6 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from tests.fixtures.command import run_python
 from tests.fixtures.loops import run
 from tests.fixtures.running_service import Serve
 from tests.fixtures.service import ThreadedService
@@ -353,8 +352,8 @@ def test_the_process_gets_the_descriptors_that_its_connections_need() -> None:
         from trmon.api.http.connections import OpenConnections
         OpenConnections()
         print(min(hard, 4096 + 256) <= resource.getrlimit(resource.RLIMIT_NOFILE)[0])"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "True\n"
+    done = run_python(code)
+    assert done.stdout == "True\n", done.stderr
 
 
 class Wire(asyncio.Transport):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.fixtures.running_service import Serve, make_token
+from tests.fixtures.running_service import Serve, bearer, make_token
 from trmon.api.http.rate_limit import MAX_BUCKETS, RateLimit
 from trmon.domain.access import Scope, Token
 
@@ -47,8 +47,8 @@ def test_requests_above_the_limit_get_429_with_a_retry_time(serve: Serve) -> Non
 
 def test_each_token_has_its_own_limit(serve: Serve) -> None:
     with serve(rate_per_second=0.1, rate_burst=3).client() as client:
-        client.headers["Authorization"] = f"Bearer {make_token(client, 'root', Scope.ADMIN)}"
-        second = {"Authorization": f"Bearer {make_token(client, 'second', Scope.READ)}"}
+        client.headers.update(bearer(make_token(client, "root", Scope.ADMIN)))
+        second = bearer(make_token(client, "second", Scope.READ))
         assert [client.get("/api/v1/runs").status_code for _ in range(3)] == [200, 200, 429]
         assert client.get("/api/v1/runs", headers=second).status_code == 200
 
@@ -63,10 +63,10 @@ def test_look_ups_of_invalid_tokens_are_limited(serve: Serve, monkeypatch: pytes
         return by_digest(digest)
 
     with service.client() as client:
-        right = {"Authorization": f"Bearer {make_token(client, 'root', Scope.ADMIN)}"}
+        right = bearer(make_token(client, "root", Scope.ADMIN))
         assert client.get("/api/v1/runs", headers=right).status_code == 200
         monkeypatch.setattr(tokens, "by_digest", counted)
-        wrong = [client.get("/api/v1/runs", headers={"Authorization": f"Bearer {n}"}) for n in range(30)]
+        wrong = [client.get("/api/v1/runs", headers=bearer(n)) for n in range(30)]
         assert [answer.status_code for answer in wrong] == [401] * 20 + [429] * 10
         assert len(looked_up) == 20
         assert client.get("/api/v1/runs", headers=right).status_code == 200

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import ast
 import math
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +18,7 @@ from hypothesis import strategies as st
 import trmon
 import trmon_client
 from tests.core.agreement import equal
+from tests.fixtures.command import run_python
 from tests.fixtures.messages import ORIGIN, as_json, columns, report
 from trmon_client.core import wire
 from trmon_client.core.column_schema import N_BINS
@@ -463,5 +462,5 @@ def test_every_type_named_at_run_time_is_prepared_at_import() -> None:
 
 
 def test_threads_can_decode_a_type_for_the_first_time_at_once() -> None:
-    ended = subprocess.run([sys.executable, "-c", RACE], capture_output=True, text=True, check=False)
+    ended = run_python(RACE)
     assert (ended.returncode, ended.stderr) == (0, "")
