@@ -1,4 +1,4 @@
-"""No log file breaks `trmon diagnose` or `trmon import`: it is refused with a reason, or reported on and imported."""
+"""Files that people give: logs and tokens."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ import io
 import json
 import sqlite3
 from collections.abc import Callable, Iterable
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -28,13 +29,18 @@ from tests.logs.test_formats import STATE
 from tests.logs.test_tracker_files import trackio_store
 from trmon.cli.diagnose import print_report
 from trmon.cli.import_ import messages_of
+from trmon.cli.replay import read_recordings
 from trmon.domain.errors import InvalidInput
 from trmon.domain.framework_names.translation import FRAMEWORKS
 from trmon.domain.identity import RunKey
+from trmon.domain.preflight.causes import preflight
+from trmon.domain.recording import replay_recording
 from trmon.logs import LogSource
+from trmon.terminal.preflight_scores import ScoreFile
 from trmon.terminal.run_report import report_on_log
 from trmon_client.api.answers import encode_answer
-from trmon_client.core import wire
+from trmon_client.core import acceptance, wire
+from trmon_client.core.recording_format import INDEX_FILE
 
 pytestmark = pytest.mark.fuzz
 
@@ -216,3 +222,56 @@ def test_a_folder_of_mlflow_is_refused_or_imported(metrics: dict[str, bytes]) ->
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_bytes(data)
         check_import(run)
+
+
+ROW: dict[str, Any] = {"rollout_logprobs": [-1.0, -2.0], "old_logprobs": [-1.1, -2.0], "mask": [1, 1]}
+TOKEN_ROWS = st.lists(
+    edited_document(st.just(ROW), leaves=PLAIN_VALUES) | st.just(ROW) | PLAIN_VALUES, min_size=1, max_size=4
+)
+CALL = {
+    "file": "a.npz",
+    "step": 1,
+    "update": None,
+    "chunk": 0,
+    "mode": "observe",
+    "policy": acceptance.preset("trm_max").spec(),
+    "kl_is": "sampled",
+}
+INDEX = {"project": "p", "run": "r", "rank": 0, "world_size": 1, "reason": "incident", "written_at": 1.0}
+INDEX |= {"client_version": "0", "calls": [CALL], "format": 1, "semantics": 2}
+
+
+def archive() -> bytes:
+    file = io.BytesIO()
+    ones = np.ones((2, 3))
+    np.savez(file, rollout_logprobs=-ones, old_logprobs=-1.1 * ones, mask=ones > 0, accepted=np.ones(2, bool))
+    return file.getvalue()
+
+
+def compare(name: str, content: bytes) -> None:
+    """Compare the two engines of a file, which may be refused."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / name
+        path.write_bytes(content)
+        with suppress(InvalidInput):
+            file = ScoreFile(path)
+            preflight(file.rollout(), file.trainer())
+
+
+@given(TOKEN_ROWS)
+def test_lines_are_refused_or_compared(rows: list[Any]) -> None:
+    compare("a.jsonl", "\n".join(map(json.dumps, rows)).encode())
+
+
+@given(edited(st.just(archive())))
+def test_an_archive_is_refused_or_compared(content: bytes) -> None:
+    compare("a.npz", content)
+
+
+@given(edited_document(st.just(INDEX), leaves=PLAIN_VALUES), edited(st.just(archive())) | st.just(archive()))
+def test_a_recording_is_refused_or_replayed(index: Any, content: bytes) -> None:
+    with TemporaryDirectory() as folder:
+        Path(folder, INDEX_FILE).write_text(json.dumps(index))
+        Path(folder, "a.npz").write_bytes(content)
+        with suppress(InvalidInput):
+            replay_recording(read_recordings(Path(folder)), n_worst=3)

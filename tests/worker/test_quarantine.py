@@ -1,25 +1,39 @@
-"""Quarantine: data that cannot be processed is named, and the run continues: later steps, stalls and crashes."""
+"""Rules, messages and texts that cannot be processed are set aside, counted and shown; the work behind them goes on."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 import structlog
 from msgspec import structs
-from sqlalchemy import Table, select, update
+from sqlalchemy import Table, select, text, update
 
 from tests.domain.trainer import finished, report
 from tests.store.builders import execute
-from tests.worker.watched_run import WatchedRun, finish, receive, rows_of, step_of
+from tests.worker.watched_run import (
+    ORIGIN,
+    RecordingObserver,
+    WatchedRun,
+    finish,
+    receive,
+    rows_of,
+    scheduler_over,
+    step_of,
+)
 from trmon.domain.batches.batch import BatchRow, QuarantinePart
+from trmon.domain.errors import NotReady
+from trmon.domain.pipeline.run_update import RunUpdate
 from trmon.domain.runs.run import RunState
 from trmon.store import Store
 from trmon.store.rows import messages
 from trmon.store.schema import tables
+from trmon.worker.scheduler import Scheduler
 from trmon_client.core import wire
 from trmon_client.core.statistics import columns
 
@@ -229,3 +243,154 @@ def test_a_damaged_report_ends_a_stall_but_does_not_revive_a_run_that_has_ended(
     trained.damage(tables.report, payload=GARBAGE)
     trained.tick(521.0)
     assert trained.store.runs.by_id(trained.run_id).state is RunState.FINISHED
+
+
+POISON = "poison"
+"""The database refuses to store it, as it would refuse what a later version of trmon does not foresee."""
+TRIGGERS = {
+    "sqlite": [
+        "CREATE TRIGGER poisoned BEFORE UPDATE ON {table} WHEN NEW.{column} = {value!r}"
+        " BEGIN SELECT RAISE(ABORT, 'poisoned'); END"
+    ],
+    "postgresql": [
+        "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'poisoned'; END $$",
+        "CREATE TRIGGER poisoned BEFORE UPDATE ON {table} FOR EACH ROW WHEN (NEW.{column} = {value!r})"
+        " EXECUTE FUNCTION refuse()",
+    ],
+}
+
+
+@pytest.fixture
+def quiet_store(store_on_each: Store) -> Iterator[Store]:
+    """The store, without what is logged of the failures."""
+    with structlog.testing.capture_logs():
+        yield store_on_each
+
+
+def refuse(store: Store, *, table: str, column: str, value: object) -> None:
+    """Have the database refuse to write a value of a column."""
+    for statement in TRIGGERS[store.writer._committer._engine.dialect.name]:
+        execute(store, text(statement.format(table=table, column=column, value=value)))
+
+
+def run_until(scheduler: Scheduler, run_id: int, *, seconds: range) -> None:
+    """Run passes, as a worker does: at once where messages wait, else when the backoff is over."""
+    for now in seconds:
+        while scheduler.run_passes([run_id], now=float(now)):
+            pass
+
+
+def test_a_notice_that_fails_every_pass_is_quarantined_and_the_run_is_judged_to_its_end(quiet_store: Store) -> None:
+    refuse(quiet_store, table="run", column="owner", value=POISON)
+    observer = RecordingObserver()
+    scheduler = scheduler_over(quiet_store.run_log, observer)
+    run_id = receive(quiet_store, step_of(0), step_of(1), at=0.0)
+    receive(quiet_store, wire.Start(**ORIGIN, owner=POISON), at=1.0)
+    receive(quiet_store, step_of(2), step_of(3), at=2.0)
+    receive(quiet_store, finish(3), at=3.0)
+    run_until(scheduler, run_id, seconds=range(3, 30))
+    assert [row.key.step for row in rows_of(quiet_store, run_id)] == [0, 1, 2, 3]
+    assert quiet_store.run_log.runs.by_id(run_id).state is RunState.FINISHED
+    assert observer.quarantined == {QuarantinePart.NOTICE: 1}
+    named = [entry for row in rows_of(quiet_store, run_id) for entry in row.quarantined]
+    assert [(entry.part, entry.place) for entry in named] == [(QuarantinePart.NOTICE, "notice 1")]
+    assert "poisoned" in named[0].reason
+    assert len(observer.failures) == 4, "three times in a page, and once alone"
+
+
+def test_a_report_that_fails_every_pass_is_quarantined_and_the_run_goes_on(quiet_store: Store) -> None:
+    refuse(quiet_store, table="run", column="last_step", value=2)
+    observer = RecordingObserver()
+    scheduler = scheduler_over(quiet_store.run_log, observer)
+    run_id = receive(quiet_store, step_of(0), step_of(1), at=0.0)
+    run_until(scheduler, run_id, seconds=range(1))
+    # It fails as a report, and as a damaged one.
+    receive(quiet_store, step_of(2), at=1.0)
+    run_until(scheduler, run_id, seconds=range(1, 30))
+    receive(quiet_store, step_of(3), at=30.0)
+    receive(quiet_store, finish(3), at=31.0)
+    run_until(scheduler, run_id, seconds=range(31, 40))
+    assert quiet_store.run_log.runs.by_id(run_id).state is RunState.FINISHED
+    assert [row.key.step for row in rows_of(quiet_store, run_id)] == [0, 1, 3]
+    assert observer.quarantined == {QuarantinePart.REPORT: 1}
+    named = [entry.place for row in rows_of(quiet_store, run_id) for entry in row.quarantined]
+    assert named == ["step 2, rank 0, chunk 0"]
+
+
+def test_what_fails_without_any_message_quarantines_none(quiet_store: Store) -> None:
+    refuse(quiet_store, table="run_state", column="run_id", value=1)
+    observer = RecordingObserver()
+    scheduler = scheduler_over(quiet_store.run_log, observer)
+    run_id = receive(quiet_store, step_of(0), at=0.0)
+    assert run_id == 1
+    receive(quiet_store, step_of(1), at=1.0)
+    execute(quiet_store, text("INSERT INTO run_state (run_id, report_id, notice_id) VALUES (1, 0, 0)"))
+    run_until(scheduler, run_id, seconds=range(1, 120))
+    assert observer.failures
+    assert observer.quarantined == {}
+    assert not observer.passes
+
+
+class AbsentDatabase:
+    """Refuses each commit, as while the database is away."""
+
+    def __init__(self, store: Store) -> None:
+        self.is_away = True
+        self._log = store.run_log
+
+    def commit(self, updates: Sequence[RunUpdate], *, fences: object = None) -> list[Future[None]]:
+        """Refuse, or commit."""
+        if self.is_away:
+            raise NotReady("the database is away")
+        return self._log.commit(updates)
+
+
+def test_a_database_that_is_away_quarantines_nothing(quiet_store: Store) -> None:
+    writer, observer = AbsentDatabase(quiet_store), RecordingObserver()
+    scheduler = scheduler_over(quiet_store.run_log, observer, writer=writer)
+    run_id = receive(quiet_store, step_of(0), step_of(1), finish(1), at=0.0)
+    run_until(scheduler, run_id, seconds=range(100))
+    writer.is_away = False
+    run_until(scheduler, run_id, seconds=range(100, 200))
+    assert len(observer.failures) >= 5
+    assert observer.quarantined == {}
+    assert quiet_store.run_log.runs.by_id(run_id).state is RunState.FINISHED
+
+
+HOSTILE = "a\0b\x1b[2J\x9b"
+SAFE = "a\N{REPLACEMENT CHARACTER}b\N{REPLACEMENT CHARACTER}[2J\N{REPLACEMENT CHARACTER}"
+
+
+LOSSES = wire.Losses(warnings={"repeated_chunk": HOSTILE}, refused_policies={"hash": HOSTILE})
+MESSAGES: list[Any] = [
+    wire.Start(**ORIGIN, owner="me", config={HOSTILE: [HOSTILE, {"a": HOSTILE}]}, client=HOSTILE),
+    step_of(0, losses=LOSSES),
+    step_of(1),
+    wire.Pause(**ORIGIN, sequence=1, reason=HOSTILE),
+    finish(1, outcome="crashed", error=HOSTILE, traceback=HOSTILE, reason=HOSTILE, signal=HOSTILE, losses=LOSSES),
+]
+
+
+def test_text_that_databases_refuse_does_not_stop_the_judging(store_on_each: Store) -> None:
+    store, observer = store_on_each, RecordingObserver()
+    run_id = receive(store, *map(wire.with_safe_texts, MESSAGES), at=0.0)
+    scheduler_over(store.run_log, observer).run_passes([run_id], now=0.0)
+    run = store.run_log.runs.by_id(run_id)
+    assert observer.failures == []
+    assert (run.state, len(rows_of(store, run_id))) == (RunState.CRASHED, 2)
+    assert run.ending is not None
+    assert (run.ending.error, run.ending.reason, run.config) == (SAFE, SAFE, {SAFE: [SAFE, {"a": SAFE}]})
+
+
+@pytest.mark.parametrize("message", MESSAGES, ids=lambda message: type(message).__name__)
+def test_the_texts_of_a_message_are_safe_once_it_is_received(message: wire.Message) -> None:
+    safe = wire.with_safe_texts(message)
+    assert all(mark not in text for text in texts_of(msgspec.to_builtins(safe)) for mark in "\0\x1b\x9b")
+    assert wire.with_safe_texts(safe) == safe
+    assert wire.decode(wire.encode(message)) == message, "the trainer's text is no reason to refuse a message"
+
+
+def texts_of(value: object) -> list[str]:
+    """Return all keys and texts of a document."""
+    items = [*value, *value.values()] if isinstance(value, dict) else value if isinstance(value, list | tuple) else []
+    return [value] if isinstance(value, str) else [text for item in items for text in texts_of(item)]
