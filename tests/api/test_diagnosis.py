@@ -1,7 +1,8 @@
-"""The diagnosis over HTTP: before a judged step, the options of its remedy, one onset and one risk everywhere."""
+"""The diagnosis over HTTP: before a judged step, the options of its remedy, and one risk everywhere."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -11,8 +12,7 @@ import pytest
 from tests.domain.findings.judgements import found, judged
 from tests.domain.memory_log import MemoryLog
 from tests.fixtures.messages import ORIGIN, columns
-from tests.fixtures.running_service import OwnRun
-from tests.fixtures.service import ThreadedService
+from tests.fixtures.running_service import OwnRun, Serve, own_run
 from tests.fixtures.trainer import finish, send_step, train_until_risk
 from tests.fixtures.waiting import eventually
 from trmon.api.diagnosis_answer import diagnosis_info
@@ -104,7 +104,15 @@ def diagnosed_risk(run: OwnRun, *, at_step: int) -> Any:
     return eventually(lambda: run.get("/diagnosis"), lambda found: found.get("step") == at_step)["collapse_risk"]
 
 
-def test_the_risk_of_the_newest_step_is_the_same_everywhere(run: OwnRun, shared_service: ThreadedService) -> None:
+@pytest.fixture
+def run_judged_early(serve: Serve) -> Iterator[OwnRun]:
+    """A run whose newest step is judged after two seconds."""
+    with serve(grace_seconds=2.0).client() as client:
+        yield own_run(client)
+
+
+def test_the_risk_of_the_newest_step_is_the_same_everywhere(run_judged_early: OwnRun) -> None:
+    run = run_judged_early
     newest_step = train_until_risk(run.client, run.key)
     risk = diagnosed_risk(run, at_step=newest_step)
     drivers = risk["drivers"]
@@ -120,7 +128,7 @@ def test_the_risk_of_the_newest_step_is_the_same_everywhere(run: OwnRun, shared_
         "collapse_risk"
     ]
     assert brief == {name: risk[name] for name in ("probability", "level", "driven_by", "calibration")}
-    with Service(shared_service.url) as service:
+    with Service(str(run.client.base_url)) as service:
         told = collapse_risk(service, str(run.key))
     assert [one["words"] for one in told["drivers"]] == [one["words"] for one in drivers]
     assert [told["probability"], *(one["log_odds"] for one in told["drivers"])] == pytest.approx(newest, rel=1e-3)

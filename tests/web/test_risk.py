@@ -9,6 +9,7 @@ from typing import Any
 from playwright.sync_api import expect
 
 from tests.fixtures.browser import PHONE
+from tests.fixtures.running_service import Serve
 from tests.fixtures.service import ThreadedService
 from tests.fixtures.trainer import MATH, train_until_risk
 from tests.fixtures.waiting import eventually
@@ -33,7 +34,8 @@ def percent(share: float) -> str:
     return f"{math.floor(share * 100 + 0.5)}%"
 
 
-def test_the_chart_has_its_thresholds_and_what_drives_it(service: ThreadedService, visiting: Visiting) -> None:
+def test_the_chart_has_its_thresholds_and_what_drives_it(serve: Serve, port: int, visiting: Visiting) -> None:
+    service = serve(port=port, grace_seconds=2.0)
     risk = risk_of(service)
     tab = visiting(service.url, size=PHONE)
     figure = tab.go(f"/runs/{MATH}").locator("figure", has_text="Risk of collapse")
