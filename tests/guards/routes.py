@@ -68,6 +68,7 @@ CHANGES: list[tuple[str, str, Any]] = [
     ("POST", f"{API}/runs/{DRIFTING}/whatif", {"policy": TIGHT}),
     ("POST", f"{API}/runs/{DRIFTING}/whatif", {"policy": "geo_mask", "from_step": 20, "max_steps": 4}),
     ("PUT", f"{API}/runs/{DRIFTING}/adaptation", {"mode": "recommend", "target_mask_rate": 0.1}),
+    ("PUT", f"{API}/runs/{DRIFTING}/adaptation", {"mode": "off"}),
     ("POST", f"{API}/alerts/2/incident/ack", {"author": "ana"}),
     ("POST", f"{API}/alerts/ack", {"identities": ["2/mask_rate", "2/nosuch"]}),
     ("POST", f"{API}/silences/preview", SILENCE),
