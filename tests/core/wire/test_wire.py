@@ -457,7 +457,7 @@ def test_every_type_named_at_run_time_is_prepared_at_import() -> None:
             given = [word.value for word in node.keywords if word.arg == "type"]
             given += node.args[1:2] if getattr(node.func, "attr", "") == "convert" else []
             named |= {name.id for one in given for name in ast.walk(one) if isinstance(name, ast.Name)}
-    assert named >= {"Advice", "Matcher", "Manifest", "Quarantined"}
+    assert named >= {"Judgement", "Matcher", "Manifest", "Quarantined"}
     assert named <= known
 
 

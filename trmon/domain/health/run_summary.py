@@ -12,6 +12,7 @@ from trmon.domain.collapse_risk.risk_reading import RiskReading, read_risk
 from trmon.domain.findings.judge import JudgeState
 from trmon.domain.findings.memory import SignalMemory
 from trmon_client.core.column_schema import PRIMARY_ORDER
+from trmon_client.core.wire.messages import decodable
 
 POINTS = 48
 DIGITS = 4
@@ -27,6 +28,7 @@ class Sparkline:
     values: tuple[float | None, ...]
 
 
+@decodable
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSummary:
     """The newest values of a run, each None while it is unknown; the lines are of the judged rows of its attempt."""
