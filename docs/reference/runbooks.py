@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from trmon.domain.findings.catalogue import FindingSpec, builtin_catalogue
 from trmon.domain.findings.clause_words import seen_words
 from trmon.domain.findings.remedies import Remedy, frameworks_with_options, remedy
-from trmon.domain.health.runbook import Stage, runbook_of
+from trmon.domain.health.runbook import runbook_of
 from trmon.domain.rules.rule import Rule, condition_in_words, line_of_clause, rule_of, terms_in_words
 from trmon.domain.rules.rule_yaml import builtin_rules
 
@@ -88,9 +88,9 @@ def page(rule: Rule) -> str:
 def _stages(name: str, rule: Rule, *, of_clauses: str = "", options: str = "") -> Iterator[str]:
     """Yield the stages of a runbook without values, as a run's page shows them with its own."""
     for one in runbook_of(name, catalogue=builtin_catalogue(), rule=rule):
-        yield f"## {one.stage.value.capitalize()}"
+        yield f"## {one.stage.capitalize()}"
         yield from one.lines
-        if one.stage is Stage.MITIGATE:
+        if one.stage == "mitigate":
             yield from (of_clauses, options)
         yield "\n".join(f"    {command}" for command in one.commands)
 

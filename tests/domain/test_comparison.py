@@ -13,8 +13,6 @@ from tests.domain.memory_log import MemoryLog
 from trmon.domain.comparison import (
     LASTING_POINTS,
     ComparedSignals,
-    ConfigDifference,
-    Divergence,
     SiblingCandidate,
     compare_configs,
     divergence_sentence,
@@ -24,6 +22,7 @@ from trmon.domain.comparison import (
 from trmon.domain.findings.verdict import Judgement, Word
 from trmon.domain.health.verdict import VerdictInputs, verdict_of
 from trmon.domain.runs.run import Run
+from trmon_client.api.comparison import ConfigDifferenceInfo, PartingInfo
 
 STEPS = np.arange(200)
 
@@ -59,7 +58,7 @@ def test_the_earliest_signal_comes_first_and_one_that_always_differed_last() -> 
     second = course(grad_norm=noisy(6, level=3.0), reward_mean=late, entropy=early)
     found = divergences(first, second)
     assert [divergence.signal for divergence in found] == ["entropy", "reward_mean", "grad_norm"]
-    assert found[-1] == Divergence("grad_norm", 0.0, from_start=True)
+    assert found[-1] == PartingInfo(signal="grad_norm", place=0.0, from_start=True)
 
 
 def test_a_short_excursion_is_no_parting() -> None:
@@ -81,7 +80,7 @@ def test_runs_are_compared_where_both_have_steps() -> None:
     assert divergences(course(reward_mean=noisy(0)), shifted) == ()
     apart = ComparedSignals(places=STEPS + 150, signals={"reward_mean": noisy(1, level=2.0)})
     [found] = divergences(course(reward_mean=noisy(0)), apart)
-    assert found == Divergence("reward_mean", 150.0, from_start=True)
+    assert found == PartingInfo(signal="reward_mean", place=150.0, from_start=True)
     nothing = ComparedSignals(places=STEPS, signals={"reward_mean": np.full(len(STEPS), np.nan)})
     assert divergences(course(reward_mean=noisy(0)), nothing) == ()
 
@@ -91,21 +90,27 @@ def test_runs_are_compared_where_both_have_steps() -> None:
     [
         ((), "They do not part: no signal differs."),
         (
-            (Divergence("loss", 0.0, from_start=True),),
+            (PartingInfo(signal="loss", place=0.0, from_start=True),),
             "They do not part: loss differs from the start, and nothing else.",
         ),
         (
-            (Divergence("sampled_entropy", 250.0), Divergence("reward_mean", 262.0)),
+            (
+                PartingInfo(signal="sampled_entropy", place=250.0, from_start=False),
+                PartingInfo(signal="reward_mean", place=262.0, from_start=False),
+            ),
             "They part at step 250: entropy first, then reward at 262.",
         ),
     ],
 )
-def test_the_sentence_names_the_first_signal(found: tuple[Divergence, ...], sentence: str) -> None:
+def test_the_sentence_names_the_first_signal(found: tuple[PartingInfo, ...], sentence: str) -> None:
     assert divergence_sentence(found, by_time=False, is_long_enough=True) == sentence
 
 
 def test_the_sentence_tells_times_and_what_is_too_short() -> None:
-    found = (Divergence("reward_mean", 600.0), Divergence("loss", 9000.0))
+    found = (
+        PartingInfo(signal="reward_mean", place=600.0, from_start=False),
+        PartingInfo(signal="loss", place=9000.0, from_start=False),
+    )
     told = divergence_sentence(found, by_time=True, is_long_enough=True)
     assert told == "They part at 10.0 min: reward first, then loss at 2.5 h."
     assert "too few steps" in divergence_sentence((), by_time=False, is_long_enough=False)
@@ -115,8 +120,8 @@ def test_only_entries_that_differ_are_listed_with_dotted_names() -> None:
     first = {"lr": 1e-6, "actor": {"epochs": 1, "clip": 0.2}, "same": [1, 2]}
     second = {"lr": 1e-6, "actor": {"epochs": 4, "clip": 0.2}, "same": [1, 2], "tag": None}
     assert compare_configs([first, second]) == [
-        ConfigDifference("actor.epochs", (1, 4), (True, True)),
-        ConfigDifference("tag", (None, None), (False, True)),
+        ConfigDifferenceInfo(name="actor.epochs", values=(1, 4), given=(True, True)),
+        ConfigDifferenceInfo(name="tag", values=(None, None), given=(False, True)),
     ]
     assert compare_configs([{"a": {"b": 1}}, {"a": {"b": 1}}]) == []
     assert [one.values for one in compare_configs([{"lr": 1}, {"lr": 1}, {"lr": 2}])] == [(1, 1, 2)]

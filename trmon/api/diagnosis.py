@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from statistics import median
 
 from fastapi import APIRouter, Request
+from msgspec import structs
 
 from trmon.api.diagnosis_answer import diagnosis_info
 from trmon.api.fleet import fleet_responses
@@ -29,7 +30,7 @@ from trmon.domain.signals.history import History
 from trmon.store import Store
 from trmon.store.repositories.signals import SignalSeries
 from trmon_client.api.budget import BudgetInfo
-from trmon_client.api.diagnosis import AnswersInfo, DiagnosisInfo, RunbookInfo, RunbookStageInfo
+from trmon_client.api.diagnosis import DiagnosisInfo, RunbookInfo
 
 BUDGET_STEPS = 256
 """How many of the newest steps a budget is made of."""
@@ -90,8 +91,8 @@ def get_runbook(key: Named, access: Reader, service: Service, request: Request) 
         cause=cause,
         title=next((one.title for one in [facts.found(cause)] if one is not None), title_of_rule(cause)),
         headline=verdict_words(verdict.kind.replace("_", " "), verdict.why),
-        stages=tuple(RunbookStageInfo.from_fields(one, stage=one.stage.value) for one in stages),
-        answers=None if answers is None else AnswersInfo.from_fields(answers),
+        stages=stages,
+        answers=answers,
     )
 
 
@@ -126,7 +127,7 @@ def get_budget(key: Named, access: Reader, service: Service) -> BudgetInfo:
         judgement=service.store.run_snapshots.outlooks([run.id])[run.id].judgement,
     )
     view = service.view_cache.get(run.id)
-    return BudgetInfo.from_fields(found, advice=None if view is None else view.advice)
+    return found if view is None else structs.replace(found, advice=view.advice)
 
 
 def _newest_steps(store: Store, run: Run, *, access: Access, names: Sequence[str]) -> SignalSeries:

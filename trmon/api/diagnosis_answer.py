@@ -19,7 +19,6 @@ from trmon.domain.health.runbook import answers_of
 from trmon.domain.incidents.incident import Incident
 from trmon.domain.runs.run import Run, RunState, SavedCheckpoint
 from trmon_client.api.diagnosis import (
-    AnswersInfo,
     BehindInfo,
     CircumstanceInfo,
     CollapseRiskInfo,
@@ -64,7 +63,7 @@ def diagnosis_info(
         checkpoints=run.checkpoints,
         incident=newest_incident_info(incident, run),
         collapse_risk=risk_info(CollapseRiskInfo, risk, run=run, judgement=judgement),
-        answers=None if answers is None else AnswersInfo.from_fields(answers),
+        answers=answers,
         circumstances=[
             CircumstanceInfo.from_fields(alert, since_step=alert.step, fix=alert.runbook) for alert in circumstances
         ],

@@ -37,7 +37,6 @@ from trmon_client.api.alerts import (
     TrialCountsInfo,
     TunableLimitInfo,
 )
-from trmon_client.api.diagnosis import RunbookStageInfo
 
 router = APIRouter(
     prefix="/api/v1/rules", tags=["rules"], dependencies=[Depends(require_reader)], route_class=AnswerRoute
@@ -79,10 +78,7 @@ def _rule_info(rule: Rule, catalogue: Catalogue) -> RuleInfo:
         runbook=remedy(rule.name, framework=None, config={}, last_good_step=None, has_ended=False).first
         if rule.is_finding
         else rule.runbook,
-        stages=[
-            RunbookStageInfo.from_fields(one, stage=one.stage.value)
-            for one in runbook_of(rule.name, catalogue=catalogue, rule=rule)
-        ],
+        stages=runbook_of(rule.name, catalogue=catalogue, rule=rule),
         when={} if rule.is_finding else condition_to_yaml(rule.when),
         reads=rule.reads.value,
         clauses=[

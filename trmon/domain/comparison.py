@@ -12,6 +12,7 @@ from trmon.domain.findings.verdict import Judgement, Word
 from trmon.domain.health.judgement import RunVerdict, Urgency
 from trmon.domain.runs.run import Run
 from trmon.domain.signals.derived_signals import DERIVED
+from trmon_client.api.comparison import ConfigDifferenceInfo, PartingInfo
 from trmon_client.core.arrays import Array
 from trmon_client.core.signals.catalogue import signal_words
 
@@ -35,16 +36,9 @@ class ComparedSignals:
     signals: Mapping[str, Array]
 
 
-@dataclass(frozen=True, slots=True)
-class Divergence:
-    """A signal, and the place from which two runs differ in it; `from_start` if they do from their first common one."""
-
-    signal: str
-    place: float
-    from_start: bool = False
-
-
-def divergences(first: ComparedSignals, second: ComparedSignals, *, logs: Sequence[str] = ()) -> tuple[Divergence, ...]:
+def divergences(
+    first: ComparedSignals, second: ComparedSignals, *, logs: Sequence[str] = ()
+) -> tuple[PartingInfo, ...]:
     """Return the signals in which two runs part, the earliest first; those that part later on come before those that
     differ from the start.
 
@@ -65,7 +59,7 @@ def are_comparable(first: ComparedSignals, second: ComparedSignals) -> bool:
     return max(common, default=0) >= BASELINE_POINTS + LASTING_POINTS
 
 
-def _divergence(name: str, first: ComparedSignals, second: ComparedSignals, *, is_log: bool) -> Divergence | None:
+def _divergence(name: str, first: ComparedSignals, second: ComparedSignals, *, is_log: bool) -> PartingInfo | None:
     """Return where the gap of a smoothed signal exceeds its start by noise and a share of its size for 10 points."""
     places, one, other = _aligned(name, first, second)
     if len(places) < BASELINE_POINTS + LASTING_POINTS:
@@ -80,10 +74,10 @@ def _divergence(name: str, first: ComparedSignals, second: ComparedSignals, *, i
     least = max(NOISES * noise, relevant)
     usual = float(np.median(gap[:BASELINE_POINTS]))
     if usual > least:
-        return Divergence(name, float(places[0]), from_start=True)
+        return PartingInfo(signal=name, place=float(places[0]), from_start=True)
     lasting = np.lib.stride_tricks.sliding_window_view(gap > usual + least, LASTING_POINTS).all(axis=1)
     begins = np.flatnonzero(lasting)
-    return Divergence(name, float(places[begins[0]])) if len(begins) else None
+    return PartingInfo(signal=name, place=float(places[begins[0]]), from_start=False) if len(begins) else None
 
 
 def _aligned(name: str, first: ComparedSignals, second: ComparedSignals) -> tuple[Array, Array, Array]:
@@ -107,7 +101,7 @@ def _smoothed(values: Array) -> Array:
 TOLD = 3
 
 
-def divergence_sentence(found: Sequence[Divergence], *, by_time: bool, is_long_enough: bool) -> str:
+def divergence_sentence(found: Sequence[PartingInfo], *, by_time: bool, is_long_enough: bool) -> str:
     """Return e.g. "They part at step 250: entropy first, then reward at 262"."""
     if not is_long_enough:
         return "They have too few steps in common to tell where they part."
@@ -125,33 +119,26 @@ def divergence_sentence(found: Sequence[Divergence], *, by_time: bool, is_long_e
     return f"{sentence}{f', then {then}' if then else ''}{f'; {differ}' if differ else ''}."
 
 
-def _name(divergence: Divergence) -> str:
+def _name(divergence: PartingInfo) -> str:
     derived = DERIVED.get(divergence.signal)
     return signal_words(divergence.signal) if derived is None else derived.words
 
 
-def _place(divergence: Divergence, *, by_time: bool) -> str:
+def _place(divergence: PartingInfo, *, by_time: bool) -> str:
     if not by_time:
         return str(int(divergence.place))
     minutes = divergence.place / 60
     return f"{minutes:.1f} min" if minutes < 120 else f"{minutes / 60:.1f} h"
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigDifference:
-    """An entry by its dotted name, with its value in each run; `given` says which runs have it at all."""
-
-    name: str
-    values: tuple[Any, ...]
-    given: tuple[bool, ...]
-
-
-def compare_configs(configs: Sequence[Mapping[str, Any]]) -> list[ConfigDifference]:
+def compare_configs(configs: Sequence[Mapping[str, Any]]) -> list[ConfigDifferenceInfo]:
     """Return the entries that are not the same in all configurations, by name; nested ones have dotted names."""
     flat = [dict(_entries(config)) for config in configs]
     names = sorted({name for one in flat for name in one})
     found = [
-        ConfigDifference(name, tuple(one.get(name) for one in flat), tuple(name in one for one in flat))
+        ConfigDifferenceInfo(
+            name=name, values=tuple(one.get(name) for one in flat), given=tuple(name in one for one in flat)
+        )
         for name in names
     ]
     return [one for one in found if not all(one.given) or any(value != one.values[0] for value in one.values)]

@@ -26,9 +26,7 @@ from trmon.domain.batches.batch import BatchRow, QuarantinePart
 from trmon.domain.budget.trainer_advice import (
     STOPPING_FINDINGS,
     TARGET_STEPS,
-    Advice,
     KlTarget,
-    LrDecay,
     advise,
     ess_target,
     lr_decay,
@@ -45,6 +43,7 @@ from trmon.worker.calibrator import Calibrator
 from trmon.worker.pass_changes import PassChanges
 from trmon.worker.recovery import LoadedRun
 from trmon.worker.run_context import RunHistory
+from trmon_client.api.budget import AdviceInfo, LrDecayInfo
 from trmon_client.core.policies.policy import Policy
 
 T = TypeVar("T")
@@ -183,7 +182,7 @@ class Advisor:
         self._history = history
         self._target = math.nan
         self._is_target_final = False
-        self._decay: LrDecay | None = None
+        self._decay: LrDecayInfo | None = None
 
     def advice(
         self,
@@ -193,7 +192,7 @@ class Advisor:
         state: PipelineState,
         paging: Sequence[Alert],
         incident: Alert | None,
-    ) -> Advice | None:
+    ) -> AdviceInfo | None:
         """Return the advice after the newest gauge row; None before the first.
 
         Args: state: after that row; paging: firing alerts that page over batches; incident: the open one.

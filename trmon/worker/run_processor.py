@@ -12,7 +12,6 @@ from msgspec import structs
 
 from trmon.domain.alerts.alert import Alert, AlertState
 from trmon.domain.batches.batch import BatchRow, QuarantinePart
-from trmon.domain.budget.trainer_advice import Advice, IncidentAdvice
 from trmon.domain.findings.judge import JudgeState
 from trmon.domain.findings.verdict import HISTORY_UNAVAILABLE, PREDICTION
 from trmon.domain.health.run_summary import RunSummary, summary_of
@@ -42,6 +41,7 @@ from trmon.worker.messages import (
 from trmon.worker.pass_changes import PassChanges, PassResult, is_checkpoint_due
 from trmon.worker.recovery import recover_run
 from trmon.worker.run_context import RunContext, WatchConfig
+from trmon_client.api.budget import AdviceInfo, IncidentAdviceInfo
 
 NOTHING_REPLACED: Mapping[MessageId, Damaged] = MappingProxyType({})
 
@@ -65,7 +65,7 @@ class RunProcessor:
         self._liveness = LivenessCheck(log, run, patience=watch_config.patience, loaded_at=now)
         self._messages = MessageHandler(run, liveness=self._liveness)
         self._summarized: tuple[BatchRow | None, JudgeState, RunSummary] | None = None
-        self._told: tuple[object, IncidentAdvice] | None = None
+        self._told: tuple[object, IncidentAdviceInfo] | None = None
         """What the trainer is told of the open incident, and what that is made of."""
         self.alone: StoredMessage | None = None
         """The only message of the last pass, if it was to read one only."""
@@ -193,7 +193,7 @@ class RunProcessor:
             self._summarized = row, judged, summary_of({} if row is None else row.signals, judged)
         return self._summarized[2]
 
-    def _advice(self, now: float) -> Advice | None:
+    def _advice(self, now: float) -> AdviceInfo | None:
         """Return the advice; firing alerts over batches that page make it advise a stop.
 
         An open incident is sent first, as it names the cause, but advises nothing alone: it outlasts its alerts. Nor
@@ -223,14 +223,14 @@ class RunProcessor:
             return None
         standing = state.judge.standing
         findings = {name: standing[name].severity.value for name in sorted(standing_findings(state.judge))}
-        advice = replace(advice, findings=findings)
+        advice = structs.replace(advice, findings=findings)
         if not warned:
             return advice
         since = min(alert.since_at for alert in warned)
         saves = not any(saved.at >= since for saved in run.context.run.checkpoints)
-        return replace(advice, save_checkpoint=saves, incident=self._incident_advice(warned, context))
+        return structs.replace(advice, save_checkpoint=saves, incident=self._incident_advice(warned, context))
 
-    def _incident_advice(self, warned: Sequence[Alert], context: PassContext) -> IncidentAdvice | None:
+    def _incident_advice(self, warned: Sequence[Alert], context: PassContext) -> IncidentAdviceInfo | None:
         alert = next((one for one in warned if one.is_incident), None)
         if alert is None:
             return None

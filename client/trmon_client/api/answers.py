@@ -28,7 +28,10 @@ class ApiNumber(float):
 
 
 class OpenEnum(str):
-    """A string of which a service lists the values in its OpenAPI document; a newer service may have more."""
+    """A string of which a service lists the values in its OpenAPI document; a newer service may have more.
+
+    An enumeration of the service whose members are fields of answers derives from it too.
+    """
 
 
 AdaptationMode = Annotated[OpenEnum, Meta(title="AdaptationMode")]
@@ -68,6 +71,11 @@ class AnswerInfo(msgspec.Struct, frozen=True, kw_only=True):
         """
         given = {name: getattr(source, name) for name in cls.__struct_fields__ if hasattr(source, name)}
         return convert_answer(given | fields, cls)
+
+    def document(self) -> dict[str, Any]:
+        """Return it as a JSON-compatible document."""
+        document: dict[str, Any] = msgspec.to_builtins(self, enc_hook=_written)
+        return document
 
 
 class ItemPage(msgspec.Struct, Generic[T], frozen=True):

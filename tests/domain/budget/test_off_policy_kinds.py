@@ -48,11 +48,11 @@ def test_a_kind_is_told_by_what_was_sent(
     name: str, signals: dict[str, Any], config: dict[str, Any], updates: float, presence: str
 ) -> None:
     kinds = {kind.name: kind for kind in off_policy_kinds(given(signals, config), updates_per_step=updates)}
-    assert kinds[name].presence.value == presence
+    assert kinds[name].presence == presence
     assert ("hides the difference" in kinds[name].why) is ("router_replay" in config)
     assert kinds[name].why
 
 
 def test_engines_that_a_finding_says_disagree_are_not_told_to_agree() -> None:
     found = off_policy_kinds(given(AGREEING, {}, finding="engine_mismatch"), updates_per_step=1)
-    assert (found[0].presence.value, found[0].why) == ("present", "engine mismatch stands since step 30")
+    assert (found[0].presence, found[0].why) == ("present", "engine mismatch stands since step 30")

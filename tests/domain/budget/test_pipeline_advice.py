@@ -12,7 +12,6 @@ from trmon.domain.budget.pipeline_advice import (
     CORRECTION,
     METHODS,
     NO_CORRECTION,
-    PipelineAdvice,
     anti_patterns,
     pipeline_advice,
 )
@@ -20,6 +19,7 @@ from trmon.domain.findings.judge import Place
 from trmon.domain.findings.verdict import Found, Judgement, Word
 from trmon.domain.severity import Severity
 from trmon.domain.signals.history import History
+from trmon_client.api.budget import PipelineAdviceInfo
 from trmon_client.core.policies.policy import preset
 
 STEPS = 60
@@ -91,7 +91,7 @@ def given(
     return PipelineInput(history=history, config=config, policy=preset(policy), judgement=found)
 
 
-def advice(signals: dict[str, Any], config: dict[str, Any], *, finding: str | None = None) -> PipelineAdvice:
+def advice(signals: dict[str, Any], config: dict[str, Any], *, finding: str | None = None) -> PipelineAdviceInfo:
     asked = given(signals, config, finding=finding)
     return pipeline_advice(asked, off_policy_kinds(asked, updates_per_step=1.0))
 
@@ -161,7 +161,7 @@ SMALL = {"mismatch_kl_k1": 0.01, "mismatch_chi2_token": 0.2}
 def test_a_pipeline_has_the_kinds_that_something_shows(
     signals: dict[str, Any], config: dict[str, Any], kinds: set[str]
 ) -> None:
-    assert {method.kind.value for method in advice(signals, config).methods} == kinds
+    assert {method.kind for method in advice(signals, config).methods} == kinds
 
 
 def test_each_kind_has_its_method_and_what_shows_it() -> None:

@@ -123,7 +123,7 @@ def test_the_percentile_is_judged_as_far_as_it_is_proved(mean: float, largest: f
     ],
 )
 def test_each_limit_has_its_state(signals: dict[str, float], states: tuple[str, ...]) -> None:
-    assert tuple(item.state.value for item in mismatch_budget(signals)) == states
+    assert tuple(item.state for item in mismatch_budget(signals)) == states
 
 
 def test_chi2_over_both_drifts_says_so() -> None:

@@ -13,9 +13,7 @@ from tests.domain.alerts.alert_builders import ALERT
 from tests.store.builders import batch
 from trmon.domain.batches.batch import BatchRow
 from trmon.domain.budget.trainer_advice import (
-    Advice,
     KlTarget,
-    LrDecay,
     advise,
     ess_target,
     kl_factor,
@@ -27,8 +25,9 @@ from trmon.domain.collapse_risk.risk_reading import RiskLevel
 from trmon.domain.findings.judge import Evidence, Place, Spell
 from trmon.domain.identity import BatchKey
 from trmon.domain.severity import Severity
+from trmon_client.api.budget import AdviceInfo, LrDecayInfo
 
-CUT = LrDecay(factor=0.5, step=200)
+CUT = LrDecayInfo(factor=0.5, step=200)
 
 
 def row(step: int = 300, *, ess_seq: float = 0.8, **changed: Any) -> BatchRow:
@@ -91,13 +90,13 @@ def surge(found: int, *drifts: str) -> Spell:
         pytest.param(None, 200, None, None, id="without a surge the rate stays"),
         pytest.param(surge(200, "kl_k3.growth"), 900, CUT, CUT, id="never again for the same finding"),
         pytest.param(surge(200, "kl_k3.growth"), 310, None, CUT, id="after a restart it is the same cut"),
-        pytest.param(surge(280, "kl_k3.growth"), 280, CUT, LrDecay(factor=0.5, step=280), id="for a new finding"),
+        pytest.param(surge(280, "kl_k3.growth"), 280, CUT, LrDecayInfo(factor=0.5, step=280), id="for a new finding"),
         pytest.param(None, 900, CUT, CUT, id="earlier advice stays"),
         pytest.param(None, 150, CUT, None, id="a run that went back drops it"),
     ],
 )
 def test_the_rate_is_cut_once_for_each_surge_beside_drift(
-    found: Spell | None, step: int, last: LrDecay | None, expected: LrDecay | None
+    found: Spell | None, step: int, last: LrDecayInfo | None, expected: LrDecayInfo | None
 ) -> None:
     assert lr_decay(found, step=step, last=last) == expected
 
@@ -174,7 +173,7 @@ def test_an_open_incident_is_named_by_its_step_and_advises_nothing_else() -> Non
 MODEL = shipped_model().file
 
 
-def at_risk(probability: float, *, has_collapsed: bool = False) -> Advice:
+def at_risk(probability: float, *, has_collapsed: bool = False) -> AdviceInfo:
     """Return the advice at a risk that the gradient drives."""
     signals = {"collapse_risk": probability, "collapse_risk:grad_norm": 1.0, "total_ess_seq": 0.8}
     return advise(row(signals=signals), target=0.8, decay=None, kl_target=None, alerts=(), has_collapsed=has_collapsed)
@@ -184,7 +183,7 @@ def test_a_high_risk_is_a_recommendation_that_nothing_applies() -> None:
     probability = (1.0 + MODEL.page_at) / 2
     advice = at_risk(probability)
     risk = advice.collapse_risk
-    assert (risk.probability, risk.level, risk.lr_scale) == (probability, RiskLevel.PAGE, 0.5)
+    assert (risk.probability, risk.level, risk.lr_scale) == (probability, RiskLevel.PAGE.value, 0.5)
     assert (advice.lr_scale, advice.lr_scale_sgd, advice.lr_decay) == (1.0, 1.0, None)
     assert (advice.stop, advice.should_stop) == (False, False)
     assert (

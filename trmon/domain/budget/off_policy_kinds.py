@@ -15,6 +15,8 @@ from trmon.domain.findings.configuration import config_number, config_value
 from trmon.domain.findings.facts import facts_of
 from trmon.domain.findings.verdict import Found, Judgement
 from trmon.domain.signals.history import Array, History
+from trmon_client.api.answers import OpenEnum
+from trmon_client.api.budget import OffPolicyKindInfo, ShownByInfo
 from trmon_client.core.policies.policy import Policy
 
 HEALTHY = builtin_catalogue().ranges
@@ -26,20 +28,12 @@ TOP_P_OPTIONS = ("actor_rollout_ref.rollout.top_p", "sampling.top_p", "top_p")
 TOP_K_OPTIONS = ("actor_rollout_ref.rollout.top_k", "sampling.top_k", "top_k")
 
 
-class Presence(Enum):
+class Presence(OpenEnum, Enum):
     """Whether a run shows a kind or an anti-pattern; unknown where the evidence was not sent."""
 
     PRESENT = "present"
     ABSENT = "absent"
     UNKNOWN = "unknown"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShownBy:
-    """What shows something of a run: a signal or an option of its configuration, and its value as text."""
-
-    name: str
-    value: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,15 +65,15 @@ class PipelineInput:
         """Return the newest known value of a signal; NaN without one."""
         return self.history.newest(signal)[1]
 
-    def shown(self, *signals: str) -> tuple[ShownBy, ...]:
+    def shown(self, *signals: str) -> tuple[ShownByInfo, ...]:
         """Return the newest values of signals that are known."""
         found = (self.history.newest(signal) for signal in signals)
-        return tuple(ShownBy(name=name, value=f"{value:.4g}") for name, value in found if not math.isnan(value))
+        return tuple(ShownByInfo(name=name, value=f"{value:.4g}") for name, value in found if not math.isnan(value))
 
-    def option(self, *names: str) -> ShownBy | None:
+    def option(self, *names: str) -> ShownByInfo | None:
         """Return the first option that the configuration has with a value."""
         found = ((name, config_value(self.config, name)) for name in names)
-        return next((ShownBy(name=name, value=str(value)) for name, value in found if value is not None), None)
+        return next((ShownByInfo(name=name, value=str(value)) for name, value in found if value is not None), None)
 
 
 QUANTISED_OPTIONS = (
@@ -89,17 +83,7 @@ QUANTISED_OPTIONS = (
 QUANTISED_FORMATS = ("fp8", "float8", "int8", "int4", "int3", "fp4", "nvfp4", "mxfp", "awq", "gptq", "w8a8", "w4a16")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OffPolicyKind:
-    """One kind, whether the run has it, why that is known or not, and what shows it."""
-
-    name: str
-    presence: Presence
-    why: str
-    shown_by: tuple[ShownBy, ...] = ()
-
-
-def off_policy_kinds(given: PipelineInput, *, updates_per_step: float) -> tuple[OffPolicyKind, ...]:
+def off_policy_kinds(given: PipelineInput, *, updates_per_step: float) -> tuple[OffPolicyKindInfo, ...]:
     """Return all kinds: those that log-probs and labels show, those that only a declaration shows, and the others.
 
     Args: updates_per_step: optimizer steps on each rollout.
@@ -140,7 +124,7 @@ def off_policy_kinds(given: PipelineInput, *, updates_per_step: float) -> tuple[
     )
 
 
-def _engine_mismatch(given: PipelineInput) -> OffPolicyKind:
+def _engine_mismatch(given: PipelineInput) -> OffPolicyKindInfo:
     if math.isnan(given.value("mismatch_kl_k1")):
         return _unknown("engine mismatch", "needs rollout_logprobs and old_logprobs")
     lag, usual = given.engine_lags, dict[str, float]()
@@ -156,16 +140,18 @@ def _engine_mismatch(given: PipelineInput) -> OffPolicyKind:
     agrees = abs(usual["mismatch_kl_k1"]) < kl and not usual["mismatch_prob_pearson"] < pearson
     found = given.stands("engine_mismatch")
     limits = f"at lag 0; agreement is a correlation of {pearson:g} and a KL below {kl:g}"
-    return OffPolicyKind(
+    return OffPolicyKindInfo(
         name="engine mismatch",
         presence=Presence.ABSENT if agrees and found is None else Presence.PRESENT,
         why=limits if found is None else f"{found.title} stands since step {found.since.step}",
-        shown_by=tuple(ShownBy(name=name, value=f"{usual[name]:.4g}") for name in usual if not math.isnan(usual[name])),
+        shown_by=tuple(
+            ShownByInfo(name=name, value=f"{usual[name]:.4g}") for name in usual if not math.isnan(usual[name])
+        ),
     )
 
 
-def _unknown(name: str, why: str) -> OffPolicyKind:
-    return OffPolicyKind(name=name, presence=Presence.UNKNOWN, why=why)
+def _unknown(name: str, why: str) -> OffPolicyKindInfo:
+    return OffPolicyKindInfo(name=name, presence=Presence.UNKNOWN, why=why, shown_by=())
 
 
 UNMEASURED = (
@@ -176,27 +162,29 @@ UNMEASURED = (
 )
 
 
-def _of_largest(given: PipelineInput, name: str, signal: str, *, why: str, absent: str, needs: str) -> OffPolicyKind:
+def _of_largest(
+    given: PipelineInput, name: str, signal: str, *, why: str, absent: str, needs: str
+) -> OffPolicyKindInfo:
     """Return a kind that is present where a signal was above 0 in one of the newest steps."""
     values = given.history.find(signal)[1]
     known = values[~np.isnan(values)]
     if not len(known):
         return _unknown(name, needs)
     largest = float(known.max())
-    shown_by = (ShownBy(name=signal, value=f"{largest:.4g}"),)
+    shown_by = (ShownByInfo(name=signal, value=f"{largest:.4g}"),)
     presence, reason = (Presence.PRESENT, why) if largest > 0 else (Presence.ABSENT, absent)
-    return OffPolicyKind(name=name, presence=presence, why=reason, shown_by=shown_by)
+    return OffPolicyKindInfo(name=name, presence=presence, why=reason, shown_by=shown_by)
 
 
-def _reuse(updates_per_step: float) -> OffPolicyKind:
-    shown_by = (ShownBy(name="updates on a rollout", value=f"{updates_per_step:g}"),)
+def _reuse(updates_per_step: float) -> OffPolicyKindInfo:
+    shown_by = (ShownByInfo(name="updates on a rollout", value=f"{updates_per_step:g}"),)
     presence, why = Presence.ABSENT, "one update on each rollout, unless updates are not reported"
     if updates_per_step > 1:
         presence, why = Presence.PRESENT, "later updates train on a rollout that earlier ones made stale"
-    return OffPolicyKind(name="reuse of rollouts", presence=presence, why=why, shown_by=shown_by)
+    return OffPolicyKindInfo(name="reuse of rollouts", presence=presence, why=why, shown_by=shown_by)
 
 
-def _missing_old(given: PipelineInput) -> OffPolicyKind:
+def _missing_old(given: PipelineInput) -> OffPolicyKindInfo:
     pairs = {pair for pair in ("mismatch", "staleness", "total") if not math.isnan(given.value(f"{pair}_ess_seq"))}
     presence, why = Presence.UNKNOWN, "needs log-probs of two policies"
     if pairs:
@@ -204,19 +192,19 @@ def _missing_old(given: PipelineInput) -> OffPolicyKind:
         why = "old_logprobs were sent"
     if presence is Presence.PRESENT:
         why = "without old_logprobs, mismatch and staleness cannot be told apart"
-    return OffPolicyKind(name="missing old log-probs", presence=presence, why=why)
+    return OffPolicyKindInfo(name="missing old log-probs", presence=presence, why=why, shown_by=())
 
 
-def _quantisation(given: PipelineInput) -> OffPolicyKind:
+def _quantisation(given: PipelineInput) -> OffPolicyKindInfo:
     options = (given.option(name) for name in QUANTISED_OPTIONS)
     shown_by = tuple(one for one in options if one is not None and one.value.lower().startswith(QUANTISED_FORMATS))
     if not shown_by:
         return _unknown("quantised rollout", "only the configuration can declare it")
     why = "declared by the configuration"
-    return OffPolicyKind(name="quantised rollout", presence=Presence.PRESENT, why=why, shown_by=shown_by)
+    return OffPolicyKindInfo(name="quantised rollout", presence=Presence.PRESENT, why=why, shown_by=shown_by)
 
 
-def _sampling_mask(given: PipelineInput) -> OffPolicyKind:
+def _sampling_mask(given: PipelineInput) -> OffPolicyKindInfo:
     top_p, top_k = (given.option(*names) for names in (TOP_P_OPTIONS, TOP_K_OPTIONS))
     shown_by = tuple(option for option in (top_p, top_k) if option is not None)
     if not shown_by:
@@ -226,10 +214,10 @@ def _sampling_mask(given: PipelineInput) -> OffPolicyKind:
     cuts_k = any((numbers.get(name) or 0.0) > 0.0 for name in TOP_K_OPTIONS)
     presence = Presence.PRESENT if cuts_p or cuts_k else Presence.ABSENT
     why = "tokens outside top_p or top_k are never sampled" if cuts_p or cuts_k else "every token can be sampled"
-    return OffPolicyKind(name="sampling mask", presence=presence, why=why, shown_by=shown_by)
+    return OffPolicyKindInfo(name="sampling mask", presence=presence, why=why, shown_by=shown_by)
 
 
-class PipelineKind(Enum):
+class PipelineKind(OpenEnum, Enum):
     """A property of a pipeline that decides which method suits it; a run may have several."""
 
     SYNC_DENSE = "sync_dense"
@@ -239,13 +227,13 @@ class PipelineKind(Enum):
 
 
 def pipeline_kinds(
-    given: PipelineInput, off_policy: Sequence[OffPolicyKind]
-) -> dict[PipelineKind, tuple[ShownBy, ...]]:
+    given: PipelineInput, off_policy: Sequence[OffPolicyKindInfo]
+) -> dict[PipelineKind, tuple[ShownByInfo, ...]]:
     """Return the kinds of a pipeline with what shows each; else synchronous and dense. Source: [DRIFT], by pipeline."""
-    shown_by = {kind.name: kind.shown_by for kind in off_policy if kind.presence is not Presence.UNKNOWN}
+    shown_by = {kind.name: kind.shown_by for kind in off_policy if kind.presence != Presence.UNKNOWN}
     lags = given.history.find("version_lag_max")[1]
     is_usual = np.nanmedian(lags) > 0 if not np.isnan(lags).all() else False
-    replay = (ShownBy(name="router_replay", value="declared"),) if given.is_replayed else ()
+    replay = (ShownByInfo(name="router_replay", value="declared"),) if given.is_replayed else ()
     shown = {
         PipelineKind.ASYNC: shown_by.get("staleness", ()) if is_usual else (),  # A lag now and then is a late rollout.
         PipelineKind.MOE: (*shown_by.get("router decisions", ()), *given.shown("max_vio"), *replay),

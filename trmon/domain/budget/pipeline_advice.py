@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
@@ -12,17 +11,22 @@ import numpy as np
 from trmon.domain.budget.off_policy_kinds import (
     CHECKED_STEPS,
     HEALTHY,
-    OffPolicyKind,
     PipelineInput,
     PipelineKind,
     Presence,
-    ShownBy,
     pipeline_kinds,
 )
 from trmon.domain.findings.catalogue import builtin_catalogue
 from trmon.domain.findings.configuration import config_number
 from trmon.domain.framework_names.translation import names_of
 from trmon.domain.signals.history import ENGINE_PAIRS, Array
+from trmon_client.api.budget import (
+    AntiPatternInfo,
+    OffPolicyKindInfo,
+    PipelineAdviceInfo,
+    PipelineMethodInfo,
+    ShownByInfo,
+)
 
 NORMAL_PROB_DIFF_MEAN = 0.01
 """verl's FAQ: rollout_probs_diff_mean above this is a fault of precision."""
@@ -44,18 +48,7 @@ NOISE_RISES = builtin_catalogue().by_key["variance_blowup.gradient"].decisive.li
 PRESENT, ABSENT, UNKNOWN = Presence
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AntiPattern:
-    """One anti-pattern by its number in [DRIFT], whether the run shows it, why, and the numbers that show it."""
-
-    number: int
-    name: str
-    presence: Presence
-    why: str
-    shown_by: tuple[ShownBy, ...]
-
-
-Judged: TypeAlias = tuple[Presence, str, tuple[ShownBy, ...]]
+Judged: TypeAlias = tuple[Presence, str, tuple[ShownByInfo, ...]]
 """Whether a run shows an anti-pattern, why, and the numbers that show it."""
 
 
@@ -67,7 +60,7 @@ def _kl_before_agreement(given: PipelineInput) -> Judged:
     if len(checked):
         usual = float(np.median(checked[-CHECKED_STEPS:]))
         agree = usual >= HEALTHY["prob_pearson"].least and given.stands("engine_mismatch") is None
-        shown = (*shown, ShownBy(name=f"{name} at lag 0", value=f"{usual:.4g}"))
+        shown = (*shown, ShownByInfo(name=f"{name} at lag 0", value=f"{usual:.4g}"))
         why = (
             "the engines agree at the same weights, so the KL is learning or lag"
             if agree
@@ -86,7 +79,7 @@ def _sequence_weights_without_samples(given: PipelineInput) -> Judged:
     shown = given.shown("ess_token", "ess_seq", "grad_variance")
     if not by_policy and (option is None or option.value not in SEQUENCE_WEIGHTS):
         return ABSENT, "no sequence is weighted", shown if option is None else (option, *shown)
-    shown = (ShownBy(name="policy", value=given.policy.name) if by_policy or option is None else option, *shown)
+    shown = (ShownByInfo(name="policy", value=given.policy.name) if by_policy or option is None else option, *shown)
     ess = given.value("ess_token")
     rise = _rise(given.history.find("grad_variance")[1])
     if math.isnan(ess):
@@ -171,11 +164,11 @@ ANTI_PATTERNS = (
 )
 
 
-def anti_patterns(given: PipelineInput) -> tuple[AntiPattern, ...]:
+def anti_patterns(given: PipelineInput) -> tuple[AntiPatternInfo, ...]:
     """Return all five, in the order of their source. Source: [DRIFT], anti-patterns; formulas, section 9."""
     judged = [(name, *judge(given)) for name, judge in ANTI_PATTERNS]
     return tuple(
-        AntiPattern(number=number, name=name, presence=presence, why=why, shown_by=shown_by)
+        AntiPatternInfo(number=number, name=name, presence=presence, why=why, shown_by=shown_by)
         for number, (name, presence, why, shown_by) in enumerate(judged, 1)
     )
 
@@ -212,33 +205,13 @@ CORRECTION = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PipelineMethod:
-    """A kind of the run's pipeline, what shows it, and the method that suits it."""
-
-    kind: PipelineKind
-    title: str
-    shown_by: tuple[ShownBy, ...]
-    method: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PipelineAdvice:
-    """The methods for a run's pipeline, whether it needs a correction now, and the five anti-patterns."""
-
-    methods: tuple[PipelineMethod, ...]
-    correction: str | None
-    correction_shown_by: tuple[ShownBy, ...]
-    anti_patterns: tuple[AntiPattern, ...]
-
-
-def pipeline_advice(given: PipelineInput, off_policy: Sequence[OffPolicyKind]) -> PipelineAdvice:
+def pipeline_advice(given: PipelineInput, off_policy: Sequence[OffPolicyKindInfo]) -> PipelineAdviceInfo:
     """Return the advice for a run. Source: [DRIFT], advice by pipeline; formulas, section 9."""
     methods = []
     for kind, shown_by in pipeline_kinds(given, off_policy).items():
         title, method = METHODS[kind]
-        methods.append(PipelineMethod(kind=kind, title=title, shown_by=shown_by, method=method))
-    return PipelineAdvice(
+        methods.append(PipelineMethodInfo(kind=kind, title=title, shown_by=shown_by, method=method))
+    return PipelineAdviceInfo(
         methods=tuple(methods),
         correction=_correction(given),
         correction_shown_by=given.shown("kl_k1", "chi2_token"),

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
 import numpy as np
 
-from trmon.domain.budget.off_policy_kinds import KIND_SIGNALS, OffPolicyKind, PipelineInput, off_policy_kinds
-from trmon.domain.budget.pipeline_advice import LR_NAMES, PipelineAdvice, pipeline_advice
+from trmon.domain.budget.off_policy_kinds import KIND_SIGNALS, PipelineInput, off_policy_kinds
+from trmon.domain.budget.pipeline_advice import LR_NAMES, pipeline_advice
 from trmon.domain.findings.configuration import config_number
 from trmon.domain.findings.verdict import Found, Judgement
 from trmon.domain.signals.history import History
+from trmon_client.api.answers import ApiNumber, OpenEnum
+from trmon_client.api.budget import BudgetInfo, BudgetItemInfo, LagLawInfo, PolicySplitInfo
 from trmon_client.core.bounds import AlphaSplit
 from trmon_client.core.column_schema import GAPS
 from trmon_client.core.policies.policy import Policy
@@ -26,27 +27,6 @@ UPDATE_NORM, HORIZON = "lag_law.update_norm", "lag_law.horizon"
 """Options of a run's configuration: the fitted radii, the norm of an update over its learning rate, and the updates."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LagLaw:
-    """The terms of the lag law for a run; nan where unknown.
-
-    `lag` is S, the largest lag in versions; `horizon` is T, in updates; `lr` is eta. `lr_scale` is the smaller of the
-    two radii over their drift: eta must stay well below it (the law says <<, and names no factor). `lag_scale` is the
-    lag at which R_batch binds at this eta. `ess_ceiling` is the conjectured largest lag.
-    """
-
-    lag: float
-    horizon: float
-    lr: float
-    update_norm: float
-    s_eta: float
-    t_eta: float
-    lr_scale: float
-    lag_scale: float
-    ess_seq: float
-    ess_ceiling: float
-
-
 def lag_law(
     *,
     lag: float,
@@ -56,7 +36,7 @@ def lag_law(
     update_norm: float = math.nan,
     r_batch: float = math.nan,
     r_crit: float = math.nan,
-) -> LagLaw:
+) -> LagLawInfo:
     """Return the law eta << min(R_batch/(S G), R_crit/(T G)) for a run, and the ceiling 50 ess_seq of its lag.
 
     Args: lag: S, versions; horizon: T, updates; lr: eta; update_norm: G, the norm of an update over eta; r_batch,
@@ -66,7 +46,7 @@ def lag_law(
     by_lag = _radius_over_drift(r_batch, lag * update_norm)
     by_horizon = _radius_over_drift(r_crit, horizon * update_norm)
     is_known = not (math.isnan(by_lag) or math.isnan(by_horizon))
-    return LagLaw(
+    return LagLawInfo.from_fields(
         lag=lag,
         horizon=horizon,
         lr=lr,
@@ -93,7 +73,7 @@ def _radius_over_drift(radius: float, drift: float) -> float:
     return math.inf if drift == 0 else radius / drift
 
 
-def lag_sentences(law: LagLaw, *, stale: Found | None = None) -> Iterator[str]:
+def lag_sentences(law: LagLawInfo, *, stale: Found | None = None) -> Iterator[str]:
     """Yield which learning rate the run's lag allows, or what is missing for it, and where a finding limits the lag."""
     if stale is not None:
         yield f"This run's lag harms it: {stale.title} since step {stale.since.step}. Lower it before anything below."
@@ -103,7 +83,7 @@ def lag_sentences(law: LagLaw, *, stale: Found | None = None) -> Iterator[str]:
     yield _ceiling(law)
 
 
-def _allowed_rate(law: LagLaw) -> str:
+def _allowed_rate(law: LagLawInfo) -> str:
     if math.isnan(law.lag):
         return "The lag was not measured: pass versions and trainer_version to log_batch."
     if not math.isnan(law.lr_scale):
@@ -117,7 +97,7 @@ def _allowed_rate(law: LagLaw) -> str:
     )
 
 
-def _ceiling(law: LagLaw) -> str:
+def _ceiling(law: LagLawInfo) -> str:
     if math.isnan(law.ess_ceiling):
         return "The ceiling of the lag, 50 ess_seq (conjecture), needs log-probs of two policies."
     ceiling = f"the conjectured ceiling of 50 ess_seq, {law.ess_ceiling:.3g}"
@@ -132,7 +112,7 @@ TAIL = 0.05
 ENGINE_PREFIXES = ("mismatch_", "total_")
 
 
-class BudgetState(Enum):
+class BudgetState(OpenEnum, Enum):
     """Whether a quantity is within its limit; `undecided` where what was measured proves neither."""
 
     WITHIN = "within"
@@ -141,19 +121,7 @@ class BudgetState(Enum):
     NOT_MEASURED = "not_measured"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BudgetItem:
-    """One limit of the budget; `value` is of `signal`, nan where it was not measured, `note` says how it was judged."""
-
-    name: str
-    limit: float
-    signal: str
-    value: float
-    state: BudgetState
-    note: str
-
-
-def mismatch_budget(signals: Mapping[str, float]) -> tuple[BudgetItem, ...]:
+def mismatch_budget(signals: Mapping[str, float]) -> tuple[BudgetItemInfo, ...]:
     """Return the three limits besides the signals. Source: [DRIFT] problem 4, a conjecture; formulas, section 11."""
     return _token_tv(signals), _chi2_seq(signals), _router_flips(signals)
 
@@ -174,7 +142,7 @@ def token_tv_state(*, mean: float, largest: float, limit: float = TOKEN_TV) -> B
     return BudgetState.NOT_MEASURED if math.isnan(mean) and math.isnan(largest) else BudgetState.UNDECIDED
 
 
-def _token_tv(signals: Mapping[str, float]) -> BudgetItem:
+def _token_tv(signals: Mapping[str, float]) -> BudgetItemInfo:
     mean, largest = (signals.get(name, math.nan) for name in ("tv_mean", "tv_max"))
     state = token_tv_state(mean=mean, largest=largest)
     signal, value = ("tv_max", largest) if math.isnan(mean) else ("tv_mean", mean)
@@ -182,12 +150,17 @@ def _token_tv(signals: Mapping[str, float]) -> BudgetItem:
         BudgetState.NOT_MEASURED: "needs the logits of both engines, and tv=True",
         BudgetState.UNDECIDED: "mean and maximum of the tokens' TV prove neither",
     }.get(state, "proved by mean and maximum of the tokens' TV")
-    return BudgetItem(
-        name="95th percentile of token TV", limit=TOKEN_TV, signal=signal, value=value, state=state, note=note
+    return BudgetItemInfo(
+        name="95th percentile of token TV",
+        limit=TOKEN_TV,
+        signal=signal,
+        value=ApiNumber(value),
+        state=state,
+        note=note,
     )
 
 
-def _chi2_seq(signals: Mapping[str, float]) -> BudgetItem:
+def _chi2_seq(signals: Mapping[str, float]) -> BudgetItemInfo:
     prefix = next((one for one in ENGINE_PREFIXES if f"{one}chi2_seq_log1p" in signals), ENGINE_PREFIXES[0])
     value = math.expm1(min(signals.get(f"{prefix}chi2_seq_log1p", math.nan), 700.0))
     is_total = "; both drifts together, since mismatch was not sent" if prefix == "total_" else ""
@@ -195,39 +168,17 @@ def _chi2_seq(signals: Mapping[str, float]) -> BudgetItem:
     return _item("chi-squared of sequences", limit=CHI2_SEQ, signal=f"{prefix}chi2_seq", value=value, note=note)
 
 
-def _router_flips(signals: Mapping[str, float]) -> BudgetItem:
+def _router_flips(signals: Mapping[str, float]) -> BudgetItemInfo:
     value = signals.get("router_flip_rate", math.nan)
     note = "only mixtures of experts have a router" if math.isnan(value) else "share of routings that differ"
     return _item("router flips", limit=ROUTER_FLIPS, signal="router_flip_rate", value=value, note=note)
 
 
-def _item(name: str, *, limit: float, signal: str, value: float, note: str) -> BudgetItem:
+def _item(name: str, *, limit: float, signal: str, value: float, note: str) -> BudgetItemInfo:
     state = BudgetState.WITHIN if value < limit else BudgetState.EXCEEDED
     if math.isnan(value):
         state = BudgetState.NOT_MEASURED
-    return BudgetItem(name=name, limit=limit, signal=signal, value=value, state=state, note=note)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PolicySplit:
-    """Lower bounds of the worst-case TVs of [3P] and mean TVs per token; nan where a policy was not sent.
-
-    `alpha_0` (staleness) and `alpha_1` (mismatch) are bounded by the largest difference of a token's probabilities;
-    `mean_*` estimate the mean TV, the one of staleness by importance weights. With the logits of all three policies
-    both are exact TVs of the sampled positions. `exact_max` and `exact_mean` are the TVs from logits, of the pair whose
-    logits were sent. `note` says so, or why the split is unknown. `is_replayed`: routing replay hides alpha, it does
-    not shrink it.
-    """
-
-    alpha_0: float
-    alpha_1: float
-    mismatch_share: float
-    mean_staleness: float
-    mean_mismatch: float
-    exact_max: float
-    exact_mean: float
-    note: str
-    is_replayed: bool
+    return BudgetItemInfo(name=name, limit=limit, signal=signal, value=ApiNumber(value), state=state, note=note)
 
 
 HOLDS_STALENESS = (
@@ -237,7 +188,7 @@ HOLDS_STALENESS = (
 EXACT_GAPS = "Exact at the sampled positions, from the logits of all three policies."
 
 
-def policy_split(signals: Mapping[str, float], *, is_replayed: bool) -> PolicySplit:
+def policy_split(signals: Mapping[str, float], *, is_replayed: bool) -> PolicySplitInfo:
     """Return the split of a step's signals. Source: [3P] theorem 2; formulas, sections 7 and 11."""
     alphas = AlphaSplit.of_signals(signals)
     holds_staleness = signals.get("engine_lag", 0.0) > 0
@@ -246,7 +197,7 @@ def policy_split(signals: Mapping[str, float], *, is_replayed: bool) -> PolicySp
         means = ("staleness_exact_tv_mean", "mismatch_exact_tv_mean")
     mean_staleness, mean_mismatch = (math.nan if holds_staleness else signals.get(name, math.nan) for name in means)
     exact_max, exact_mean = (signals.get(name, math.nan) for name in ("tv_max", "tv_mean"))
-    return PolicySplit(
+    return PolicySplitInfo.from_fields(
         alpha_0=alphas.staleness,
         alpha_1=alphas.mismatch,
         mismatch_share=alphas.mismatch_share,
@@ -282,27 +233,6 @@ BUDGET_SIGNALS = tuple(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunBudget:
-    """The report: each part says what it could not measure; the mismatch budget and the lag law are conjectures.
-
-    `kinds`: of off-policyness. `minorizer` is L - adaptive on the sequences in the loss in units of reward, nan unless
-    the run sends logits and declares centred advantages; `minorizer_vacuous` is 0 or 1, nan where unknown. `lag_words`
-    says what the law says.
-    """
-
-    step: int
-    steps: int
-    mismatch: tuple[BudgetItem, ...]
-    lag: LagLaw
-    lag_words: tuple[str, ...]
-    split: PolicySplit
-    kinds: tuple[OffPolicyKind, ...]
-    minorizer: float
-    minorizer_vacuous: float
-    pipeline: PipelineAdvice
-
-
 def run_budget(
     history: History,
     *,
@@ -310,7 +240,7 @@ def run_budget(
     policy: Policy,
     updates_per_step: float,
     judgement: Judgement | None,
-) -> RunBudget:
+) -> BudgetInfo:
     """Return the report on the newest steps of a run.
 
     Args: updates_per_step: optimizer steps on each rollout; judgement: of the run, which no part contradicts.
@@ -330,7 +260,7 @@ def run_budget(
         ess_seq=history.newest("ess_seq", rows=ESS_ROWS)[1],
         **{**radii, "update_norm": known.get("update_norm", radii["update_norm"])},
     )
-    return RunBudget(
+    return BudgetInfo(
         step=int(history.steps[-1]),
         steps=len(history),
         mismatch=mismatch_budget(known),
@@ -338,8 +268,8 @@ def run_budget(
         lag_words=tuple(lag_sentences(law, stale=given.stands("stale_rollouts"))),
         split=policy_split(known, is_replayed=given.is_replayed),
         kinds=kinds,
-        minorizer=known.get("minorizer", math.nan),
-        minorizer_vacuous=known.get("minorizer_vacuous", math.nan),
+        minorizer=ApiNumber(known.get("minorizer", math.nan)),
+        minorizer_vacuous=ApiNumber(known.get("minorizer_vacuous", math.nan)),
         pipeline=pipeline_advice(given, kinds),
     )
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from statistics import median
 from typing import Any
-
-import msgspec
 
 from trmon.domain.alerts.alert import Alert
 from trmon.domain.batches.batch import BatchRow
@@ -17,49 +15,27 @@ from trmon.domain.collapse_risk.risk_model import model_in_use
 from trmon.domain.collapse_risk.risk_reading import RiskLevel, calibration_words, read_risk, risk_sentence
 from trmon.domain.findings.judge import Spell
 from trmon.domain.findings.verdict import COLLAPSE
-from trmon.domain.severity import Severity
-from trmon_client.core.wire.messages import decodable
+from trmon_client.api.answers import OpenEnum
+from trmon_client.api.budget import AdviceInfo, LrDecayInfo, RiskAdviceInfo
 
 PAGE_LR_SCALE = 0.5
 """The cut of the learning rate that reward_collapse asks for too; a prediction does not ask for more."""
 ACTIONS = {
-    RiskLevel.WARN: "look at what drives it and keep a checkpoint",
-    RiskLevel.PAGE: "keep a checkpoint and halve the learning rate, unless a finding names another cause",
+    RiskLevel.WARN.value: "look at what drives it and keep a checkpoint",
+    RiskLevel.PAGE.value: "keep a checkpoint and halve the learning rate, unless a finding names another cause",
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RiskAdvice:
-    """The probability of a collapse, what raises it most, and the factor for the learning rate that it recommends.
-
-    The factor is apart from the advice's own `lr_scale`, which trainers that opted in apply: a prediction is no reason
-    to change a run on its own.
-    """
-
-    probability: float
-    level: RiskLevel
-    driven_by: tuple[str, ...]
-    calibration: str
-    lr_scale: float = 1.0
-
-    @property
-    def reason(self) -> str:
-        """The risk, and what to do; empty while it is low."""
-        action = ACTIONS.get(self.level)
-        said = risk_sentence(self.probability, self.driven_by, calibration=self.calibration)
-        return "" if action is None else f"{said}: {action}"
-
-
-def risk_advice(signals: Mapping[str, float]) -> RiskAdvice | None:
+def risk_advice(signals: Mapping[str, float]) -> RiskAdviceInfo | None:
     """Return the advice at a row's risk; None without one."""
     model = model_in_use()
     reading = read_risk(signals, model)
     if reading is None:
         return None
     level = reading.level(model.file)
-    return RiskAdvice(
+    return RiskAdviceInfo(
         probability=reading.probability,
-        level=level,
+        level=OpenEnum(level.value),
         driven_by=reading.driven_by,
         calibration=calibration_words(model.file),
         lr_scale=PAGE_LR_SCALE if level is RiskLevel.PAGE else 1.0,
@@ -73,67 +49,6 @@ KL_CLIP = 0.2
 TARGET_STEPS = 20
 MIN_TARGET_STEPS = 5
 KL_HORIZON = 10_000.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LrDecay:
-    """One lasting cut of the learning rate, identified by the step at which it was first advised."""
-
-    factor: float
-    step: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IncidentAdvice:
-    """The open incident as its trainer is told of it: `opened_step` stays, the rest may be revised.
-
-    `severity` is the worst so far. `checkpoint_step` and `checkpoint_path` are of the newest one by the last good step.
-    """
-
-    opened_step: int
-    severity: Severity
-    cause: str
-    title: str
-    since_step: int
-    last_good_step: int | None
-    checkpoint_step: int | None
-    checkpoint_path: str | None
-    remedy: str
-    summary: str
-
-
-@decodable
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Advice:
-    """The advice after a step; `reasons` has an entry for each value that is not neutral.
-
-    `lr_scale` is for Adam-like optimizers, `lr_scale_sgd` for plain ones, both for the next steps only; `lr_decay` is
-    lasting; `kl_factor` multiplies the coefficient of a KL penalty, None if the run configures no target. `stop` is
-    true while an alert over batches pages; `should_stop` while one of a collapse does, in runs that opted in.
-    `incident_since` is the step since which the run's open incident is, None without one: a recorder then writes.
-    `collapse_risk` is only for people: its factor is not part of `lr_scale`. `save_checkpoint` is true from the first
-    warning of an illness until a checkpoint is reported or the illness is over; `incident` is the open one. `findings`
-    has the severity of each finding that stands and warns or pages, for the trainer's own tracker.
-    """
-
-    step: int
-    lr_scale: float = 1.0
-    lr_scale_sgd: float = 1.0
-    lr_decay: LrDecay | None = None
-    kl_factor: float | None = None
-    stop: bool = False
-    should_stop: bool = False
-    incident_since: int | None = None
-    collapse_risk: RiskAdvice | None = None
-    save_checkpoint: bool = False
-    incident: IncidentAdvice | None = None
-    findings: Mapping[str, str] = field(default_factory=dict)
-    reasons: Mapping[str, str] = field(default_factory=dict)
-
-    def document(self) -> dict[str, Any]:
-        """Return it as the JSON-compatible document that acknowledgements carry."""
-        document: dict[str, Any] = msgspec.to_builtins(self)
-        return document
 
 
 def lr_scales(ess_seq: float, *, target: float) -> tuple[float, float]:
@@ -160,7 +75,7 @@ def ess_target(rows: Sequence[BatchRow]) -> float:
     return median(map(_ess_seq, selected)) if len(selected) >= MIN_TARGET_STEPS else math.nan
 
 
-def lr_decay(surge: Spell | None, *, step: int, last: LrDecay | None) -> LrDecay | None:
+def lr_decay(surge: Spell | None, *, step: int, last: LrDecayInfo | None) -> LrDecayInfo | None:
     """Return the newest cut of the learning rate: one for each finding that responses surge while the policy drifts.
 
     A cut is named by the step at which the surge was found, so that it is the same one after a restart; longer
@@ -172,7 +87,7 @@ def lr_decay(surge: Spell | None, *, step: int, last: LrDecay | None) -> LrDecay
     if surge is None or all(evidence.measure.startswith(LENGTHS) for evidence in surge.evidence):
         return last
     found = surge.trip_place.step
-    return LrDecay(factor=DECAY_FACTOR, step=found) if last is None or found > last.step else last
+    return LrDecayInfo(factor=DECAY_FACTOR, step=found) if last is None or found > last.step else last
 
 
 def kl_factor(kl: float, *, target: float, n_sequences: int, horizon: float) -> float:
@@ -211,13 +126,13 @@ def advise(
     row: BatchRow,
     *,
     target: float,
-    decay: LrDecay | None,
+    decay: LrDecayInfo | None,
     kl_target: KlTarget | None,
     alerts: Sequence[Alert],
     collapses: Sequence[Alert] = (),
     incident: Alert | None = None,
     has_collapsed: bool = False,
-) -> Advice:
+) -> AdviceInfo:
     """Return the advice after a gauge row.
 
     Args: target: of ess_seq; decay: the newest cut of the learning rate; alerts: firing pages of rules over batches;
@@ -243,9 +158,10 @@ def advise(
     if incident is not None:
         reasons["incident_since"] = incident.summary
     risk = None if has_collapsed else risk_advice(row.signals)
-    if risk is not None and risk.reason:
-        reasons["collapse_risk"] = risk.reason
-    return Advice(
+    if risk is not None and (action := ACTIONS.get(risk.level)):
+        said = risk_sentence(risk.probability, risk.driven_by, calibration=risk.calibration)
+        reasons["collapse_risk"] = f"{said}: {action}"
+    return AdviceInfo(
         step=row.key.step,
         lr_scale=adam,
         lr_scale_sgd=sgd,

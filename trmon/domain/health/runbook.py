@@ -5,10 +5,9 @@ from __future__ import annotations
 import shlex
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
-from enum import Enum
 from functools import cache
 from importlib.resources import files
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 
@@ -23,6 +22,7 @@ from trmon.domain.health.problems import title_of_rule
 from trmon.domain.rules.condition import comparisons_of
 from trmon.domain.rules.rule import Rule
 from trmon.domain.runs.run import Run
+from trmon_client.api.diagnosis import AnswersInfo, RunbookStageInfo
 from trmon_client.core.signals.catalogue import SIGNALS
 from trmon_client.core.wire.messages import decodable
 
@@ -35,32 +35,8 @@ WITHOUT_VALUE = ("lost", "nonfinite")
 """Transforms whose words hold no value."""
 
 
-class Stage(Enum):
-    """The stages of a runbook, in order."""
-
-    CONFIRM = "confirm"
-    RULE_OUT = "rule out"
-    MITIGATE = "mitigate"
-    VERIFY = "verify"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunbookStage:
-    """A stage: sentences, options of the run's framework to set, and commands to paste."""
-
-    stage: Stage
-    lines: tuple[str, ...]
-    options: tuple[str, ...] = ()
-    commands: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answers:
-    """How to read a run's worst answers: a sentence, and the command that shows them, or that has them recorded."""
-
-    words: str
-    command: str
-    are_recorded: bool
+Stage: TypeAlias = Literal["confirm", "rule out", "mitigate", "verify"]
+"""The stages of a runbook, in order."""
 
 
 @decodable
@@ -113,7 +89,7 @@ class RunbookFacts:
 
 def runbook_of(
     name: str, *, catalogue: Catalogue, rule: Rule | None, facts: RunbookFacts | None = None
-) -> tuple[RunbookStage, ...]:
+) -> tuple[RunbookStageInfo, ...]:
     """Return the stages of the runbook of a finding or rule.
 
     Args: rule: the active rule of that name; facts: of a run; None: without values.
@@ -130,19 +106,19 @@ class _Book:
     facts: RunbookFacts | None
     entry: _Entry
 
-    def confirm(self) -> RunbookStage:
+    def confirm(self) -> RunbookStageInfo:
         found = self.facts.found(self.name) if self.facts is not None else None
         here = [evidence_words(one) for one in found.evidence] if found is not None else []
         if self.facts is not None and found is None and self.facts.summary:
             here = [self.facts.summary.removeprefix(f"{self.facts.run.key}: ")]
         lines = (self.entry.confirm, f"Here: {'; '.join(here)}." if here else "")
-        return self._stage(Stage.CONFIRM, lines)
+        return self._stage("confirm", lines)
 
-    def rule_out(self) -> RunbookStage:
+    def rule_out(self) -> RunbookStageInfo:
         lines = (self.entry.rule_out, *self._causes())
-        return self._stage(Stage.RULE_OUT, lines, self.entry.rule_out_commands)
+        return self._stage("rule out", lines, self.entry.rule_out_commands)
 
-    def mitigate(self) -> RunbookStage:
+    def mitigate(self) -> RunbookStageInfo:
         known = self._remedy()
         first = self.rule.runbook if known is None and self.rule is not None else ""
         first = known.first if known is not None else (self.facts.todo if self.facts is not None else "") or first
@@ -150,15 +126,15 @@ class _Book:
         options = () if known is None else known.to_paste
         checkpoint = "" if known is None else known.checkpoint
         lines = (first, checkpoint, then)
-        return self._stage(Stage.MITIGATE, lines, self.entry.attempt, options=options, words=first)
+        return self._stage("mitigate", lines, self.entry.attempt, options=options, words=first)
 
-    def verify(self) -> RunbookStage:
+    def verify(self) -> RunbookStageInfo:
         texts = runbooks_file().verify
         if self.facts is not None and self.facts.run.state.ended:
-            return self._stage(Stage.VERIFY, (texts["ended"],))
+            return self._stage("verify", (texts["ended"],))
         is_finding = self.name in self.catalogue.by_id
         lines = (self._ends_when(), texts["finding" if is_finding else "rule"])
-        return self._stage(Stage.VERIFY, lines)
+        return self._stage("verify", lines)
 
     def _causes(self) -> Iterator[str]:
         """Yield what comes before the finding in the order of causes, of a run with whether it stands."""
@@ -227,13 +203,13 @@ class _Book:
         *,
         options: tuple[str, ...] = (),
         words: str = "",
-    ) -> RunbookStage:
+    ) -> RunbookStageInfo:
         values = self._values(words)
-        commands = (*runbooks_file().commands[stage.value.replace(" ", "_")], *more_commands)
+        commands = (*runbooks_file().commands[stage.replace(" ", "_")], *more_commands)
         filled = (_filled(one, values) for one in commands)
         url = self.facts.url if self.facts is not None else ""
         written = (f"{one} --url {shlex.quote(url)}" if url else one for one in filled if one)
-        return RunbookStage(
+        return RunbookStageInfo(
             stage=stage, lines=tuple(line for line in lines if line), options=options, commands=tuple(written)
         )
 
@@ -286,7 +262,7 @@ def _filled(command: str, values: Mapping[str, str | None]) -> str:
     return "" if None in needed.values() else command.format(**needed)
 
 
-def answers_of(run: Run, *, cause: str, sends_tokens: bool) -> Answers | None:
+def answers_of(run: Run, *, cause: str, sends_tokens: bool) -> AnswersInfo | None:
     """Return how to read the worst answers of a run; None of an imported log, which has no trainer.
 
     Args: cause: of its problem; sends_tokens: by log_batch.
@@ -304,11 +280,11 @@ def answers_of(run: Run, *, cause: str, sends_tokens: bool) -> Answers | None:
         command = book.commands["kept_answers"][0]
         words = book.answers["kept"].format(**values)
         command = command.format(folder=shlex.quote(kept.folder), worst_by=entry.worst_by, **values)
-        return Answers(words=words, command=command, are_recorded=True)
+        return AnswersInfo(words=words, command=command, are_recorded=True)
     if isinstance(launch, Mapping) and folder:
         of_run = f"{str(folder).rstrip('/')}/{run.key.project}/{run.key.run}"
         words = book.answers["running"].format(steps=launch.get("record_steps", "newest"), host=where)
         command = book.commands["answers"][0].format(folder=shlex.quote(of_run), worst_by=entry.worst_by)
-        return Answers(words=words, command=command, are_recorded=True)
+        return AnswersInfo(words=words, command=command, are_recorded=True)
     words = book.answers["unrecorded" if sends_tokens else "scalars"]
-    return Answers(words=words, command=book.commands["record"][0], are_recorded=False)
+    return AnswersInfo(words=words, command=book.commands["record"][0], are_recorded=False)

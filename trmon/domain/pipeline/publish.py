@@ -12,7 +12,6 @@ from trmon.domain.alerts.delivery import Delivery
 from trmon.domain.alerts.notification import NotifiedCause, build_notification
 from trmon.domain.alerts.transitions import Transition
 from trmon.domain.batches.batch import BatchRow, DecisionRow
-from trmon.domain.budget.trainer_advice import IncidentAdvice
 from trmon.domain.findings.remedies import remedy_of
 from trmon.domain.health.problems import cause_of
 from trmon.domain.incidents.incident import Incident
@@ -22,6 +21,8 @@ from trmon.domain.pipeline.state import PassContext, PipelineState
 from trmon.domain.rules.signal_reader import SignalReader
 from trmon.domain.runs.run import RunState
 from trmon.domain.severity import Severity, json_number
+from trmon_client.api.answers import OpenEnum
+from trmon_client.api.budget import IncidentAdviceInfo
 
 
 def transition_deliveries(transition: Transition, context: PassContext) -> tuple[Delivery, ...]:
@@ -59,12 +60,12 @@ def _dedup_key(event: AlertEvent) -> str:
     return f"{event.identity}:{event.attempt_id}:{place}:{event.state.value}"
 
 
-def incident_advice(alert: Alert, context: PassContext) -> IncidentAdvice:
+def incident_advice(alert: Alert, context: PassContext) -> IncidentAdviceInfo:
     """Return what the trainer is told of its open incident."""
     cause = _cause(alert, context)
-    return IncidentAdvice(
+    return IncidentAdviceInfo(
         opened_step=alert.step,
-        severity=alert.severity,
+        severity=OpenEnum(alert.severity.value),
         cause=cause.rule,
         title=cause.title,
         since_step=alert.since_step,

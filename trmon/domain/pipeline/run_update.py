@@ -11,12 +11,13 @@ import msgspec
 from trmon.domain.alerts.alert import Alert, AlertEvent
 from trmon.domain.alerts.delivery import Delivery
 from trmon.domain.batches.batch import BatchRow, DecisionRow
-from trmon.domain.budget.trainer_advice import Advice
 from trmon.domain.findings.verdict import Judgement
 from trmon.domain.health.run_summary import RunSummary
 from trmon.domain.policies import PolicyVersion
 from trmon.domain.runs.run import Run, RunEnding, RunState, RunWarning
 from trmon.domain.signals.derived_signals import SHADOW_PREFIX
+from trmon_client.api.answers import convert_answer
+from trmon_client.api.budget import AdviceInfo
 
 BOUNDS: Mapping[str, str] = {"adaptive": "bound_adaptive", "trpo": "bound_trpo"}
 
@@ -57,14 +58,14 @@ class RunView(Outlook):
     policy: PolicyVersion
     alerts: tuple[Alert, ...]
     updated_at: float
-    advice: Advice | None = None
+    advice: AdviceInfo | None = None
 
     @classmethod
     def of(cls, outlook: Mapping[str, Any], **others: Any) -> RunView:
         """Return the view of a run whose worker has stored an outlook, empty before it has. Args: others: fields."""
         advice, known = outlook.get("advice"), Outlook.read(outlook)
         return cls(
-            advice=None if advice is None else msgspec.convert(advice, Advice),
+            advice=None if advice is None else convert_answer(advice, AdviceInfo),
             **{one.name: getattr(known, one.name) for one in fields(Outlook)},
             **others,
         )
