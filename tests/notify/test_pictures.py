@@ -24,7 +24,8 @@ from trmon.domain.findings.story import Story, Strip, story_of
 from trmon.domain.severity import Severity
 from trmon.notify.pictures import VALID_SECONDS, Pictures, drawn
 from trmon.store import Store
-from trmon.store.repositories.signals import SeriesBand, SignalSeries
+from trmon.store.repositories.signals import SignalSeries
+from trmon_client.api import SignalBand
 
 PUBLIC, SECRET, NOW = "https://trmon.example/", "https://hooks.example/T0/B0/secret", 1_800_000_000.0
 
@@ -149,7 +150,7 @@ def test_any_history_can_be_drawn(values: list[float]) -> None:
         update=axis,
         closed_at=axis.astype(float),
         count=np.ones(n),
-        bands={strip.signal: SeriesBand(*[column] * 4) for strip in STORY.strips},
+        bands={strip.signal: SignalBand(min=column, max=column, mean=column, last=column) for strip in STORY.strips},
     )
     png = drawn(STORY, series)
     width, height = struct.unpack(">II", png[16:24])

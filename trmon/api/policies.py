@@ -30,7 +30,7 @@ from trmon.domain.policies import PolicyRegistry, PolicyVersion, default_version
 from trmon.domain.runs.run import Run, RunState
 from trmon.worker.adaptation import stored_samples
 from trmon_client.api.answers import ItemPage
-from trmon_client.api.policies import AdaptationInfo, BoundsInfo, MoveInfo, PolicyInfo, ProposalInfo
+from trmon_client.api.policies import AdaptationInfo, BoundsInfo, PolicyInfo, ProposalInfo
 from trmon_client.core.bounds import error_bounds, max_delta
 from trmon_client.core.policies.policy import Policy
 from trmon_client.core.policies.sequence_statistics import PolicyError
@@ -249,8 +249,7 @@ def _gain(service: Components, run: Run, access: Access) -> float:
 def _proposal_info(verdict: ControllerResult) -> ProposalInfo:
     if isinstance(verdict, NoChange):
         return ProposalInfo.from_fields(hold=verdict.reason, reason=verdict.detail)
-    moves = [MoveInfo.from_fields(move, limit=move.limit and move.limit.value) for move in verdict.moves]
-    return ProposalInfo.from_fields(verdict, policy=verdict.policy.spec(), moves=moves)
+    return ProposalInfo.from_fields(verdict, policy=verdict.policy.spec())
 
 
 bounds_router = APIRouter(

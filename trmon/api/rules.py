@@ -35,7 +35,6 @@ from trmon_client.api.alerts import (
     RuleInfo,
     RulesFileInfo,
     TrialCountsInfo,
-    TunableLimitInfo,
 )
 
 router = APIRouter(
@@ -95,7 +94,7 @@ def _rule_info(rule: Rule, catalogue: Catalogue) -> RuleInfo:
             ConditionLineInfo.from_fields(depth=depth, words=words) for depth, words in condition_in_words(rule.when)
         ],
         terms=list(terms_in_words(rule)),
-        limits=[TunableLimitInfo.from_fields(one) for one in tunable_limits(rule)],
+        limits=tuple(tunable_limits(rule)),
     )
 
 

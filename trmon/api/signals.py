@@ -168,8 +168,7 @@ def list_scalars(key: Named, access: Reader, service: Service) -> list[ScalarInf
     signals, run = service.store.signals, service.store.runs.get(key, access=access)
     names = {*signals.names(run.id, access=access), *signals.recorded_names(run.id, access=access)}
     # A series is asked for by names between commas.
-    scalars = (scalar for scalar in named_scalars(names) if "," not in scalar.name)
-    return [ScalarInfo.from_fields(scalar, part=scalar.part.value) for scalar in scalars]
+    return [scalar for scalar in named_scalars(names) if "," not in scalar.name]
 
 
 @router.get(
@@ -228,8 +227,7 @@ def list_marks(key: Named, access: Reader, service: Service, attempt_id: OfAttem
         signals={name: series.bands[name].last for name in MARK_SIGNALS},
     )
     launches = signals.launches(run.id, access=access, attempt_id=attempt_id)
-    marks = course_marks(course, started_at=launches, checkpoints=run.checkpoints)
-    return [CourseMarkInfo.from_fields(mark, kind=mark.kind.value) for mark in marks]
+    return course_marks(course, started_at=launches, checkpoints=run.checkpoints)
 
 
 def _check_signals(names: Sequence[str], *, service: Components, run_id: int, access: Access) -> None:

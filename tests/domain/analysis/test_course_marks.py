@@ -73,7 +73,7 @@ def test_a_run_without_rows_has_no_marks_and_of_many_the_newest_are_kept() -> No
 def test_a_checkpoint_is_a_mark_where_the_course_has_its_step() -> None:
     saved = [SavedCheckpoint(step, f"/c/{step}") for step in (50, 103, 110, 111)]
     marks = course_marks(course(attempts=[1, 1, 1, 2] + [2] * 6), started_at=[0.0], checkpoints=saved)
-    assert [(mark.step, mark.kind.value, mark.words) for mark in marks] == [
+    assert [(mark.step, mark.kind, mark.words) for mark in marks] == [
         (103, "restart", "restart of the trainer, checkpoint /c/103"),
         (110, "checkpoint", "checkpoint /c/110"),
     ]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from trmon.domain.framework_names.named_scalars import ScalarPart, named_scalars
+from trmon.domain.framework_names.named_scalars import named_scalars
 
 TRL = ("loss", "frac_reward_zero_std", "completions/mean_length", "eval_reward", "entropy")
 VERL = ("actor/pg_loss", "critic/score/mean", "training/global_step")
 RLLM = ("batch/solve_none", "batch/solve_all", "batch/solve_partial")
-REWARD, EVALUATION, FINISH, SIGNAL = (ScalarPart.REWARD, ScalarPart.EVALUATION, ScalarPart.FINISH, ScalarPart.SIGNAL)
+REWARD, EVALUATION, FINISH, SIGNAL = ("reward", "evaluation", "finish", "signal")
 
-Meaning = tuple[ScalarPart, str, str | None] | None
+Meaning = tuple[str, str, str | None] | None
 
 
 @pytest.mark.parametrize(

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
+from trmon_client.api.policies import MoveInfo
 from trmon_client.core.arrays import Array
 from trmon_client.core.columns import Columns
 from trmon_client.core.policies.criteria import NEEDS_PAIR, Criterion
@@ -198,34 +199,13 @@ class NoChange:
     detail: str
 
 
-class MoveLimit(Enum):
-    """The limit that keeps a bound from its quantile."""
-
-    FACTOR = "factor"
-    FLOOR = "floor"
-    CEILING = "ceiling"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BoundMove:
-    """One bound that moves, in the units of its statistic; `wanted` is its value without limits."""
-
-    statistic: str
-    pair: str
-    side: Side
-    before: float
-    after: float
-    wanted: float
-    limit: MoveLimit | None = None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoundProposal:
     """A policy that a controller proposes, with its evidence; mask rates are shares of the valid sequences."""
 
     controller: str
     policy: Policy
-    moves: tuple[BoundMove, ...]
+    moves: tuple[MoveInfo, ...]
     n_sequences: int
     mask_rate_before: float
     mask_rate_after: float
@@ -246,7 +226,7 @@ class BoundProposal:
             "mask_rate_before": self.mask_rate_before,
             "mask_rate_after": self.mask_rate_after,
             **self.basis,
-            "moves": [asdict(move) | {"limit": move.limit and move.limit.value} for move in self.moves],
+            "moves": [move.document() for move in self.moves],
         }
 
 

@@ -13,12 +13,10 @@ from trmon.domain.adaptation.proposal import (
     DEFAULT_RATE,
     MIN_SEQUENCES,
     AdaptationSetting,
-    BoundMove,
     BoundPlace,
     BoundProposal,
     BoundTail,
     ControllerResult,
-    MoveLimit,
     NoChange,
     NoChangeReason,
     PolicySample,
@@ -31,6 +29,7 @@ from trmon.domain.adaptation.proposal import (
     with_reaches,
 )
 from trmon.domain.policies import CONTROLLER_PREFIX, PolicyVersion
+from trmon_client.api.policies import MoveInfo
 from trmon_client.core.bounds import max_delta
 from trmon_client.core.policies.criteria import Criterion
 from trmon_client.core.policies.policy import Policy
@@ -121,7 +120,7 @@ class _BoundStep:
     tail: BoundTail
     reach: float
     wanted: float
-    limit: MoveLimit | None
+    limit: str | None
 
 
 def _propose(tails: Sequence[BoundTail], *, policy: Policy, limits: _Limits, target: float) -> ControllerResult:
@@ -164,17 +163,15 @@ def _step(tail: BoundTail, *, wanted: float, limits: _Limits) -> _BoundStep:
     rounded = float(f"{wanted:.4g}")
     near = min(max(rounded, tail.reach / MAX_FACTOR), tail.reach * MAX_FACTOR)
     reach = min(max(near, floor), ceiling)
-    limit = None if near == rounded else MoveLimit.FACTOR
+    limit = None if near == rounded else "factor"
     if reach != near:
-        limit = MoveLimit.FLOOR if near < floor else MoveLimit.CEILING
+        limit = "floor" if near < floor else "ceiling"
     return _BoundStep(tail=tail, reach=reach, wanted=wanted, limit=limit)
 
 
-def _move(
-    policy: Policy, place: BoundPlace, *, reach: float, wanted: float, limit: MoveLimit | None = None
-) -> BoundMove:
+def _move(policy: Policy, place: BoundPlace, *, reach: float, wanted: float, limit: str | None = None) -> MoveInfo:
     criterion, side = policy.criteria[place[0]], place[1]
-    return BoundMove(
+    return MoveInfo.from_fields(
         statistic=criterion.statistic,
         pair=criterion.pair,
         side=side,

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from enum import Enum
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import structs
 
 from trmon.domain.runs.run import SavedCheckpoint
+from trmon_client.api.runs import CourseMarkInfo
 
 MAX_MARKS = 200
 """The newest marks of a run that are returned."""
@@ -19,23 +20,6 @@ JUMP, STEADY = 1.25, 1.05
 A warm-up or a decay changes it in every step, and has no jump.
 """
 MARK_SIGNALS = ("baseline", "new_baseline", "lr")
-
-
-class MarkKind(Enum):
-    """What changed at a step."""
-
-    RESTART = "restart"
-    CHANGE = "change"
-    CHECKPOINT = "checkpoint"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CourseMark:
-    """A change at a step, in words."""
-
-    step: int
-    kind: MarkKind
-    words: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,29 +34,29 @@ class Course:
 
 def course_marks(
     course: Course, *, started_at: Sequence[float], checkpoints: Sequence[SavedCheckpoint] = ()
-) -> list[CourseMark]:
+) -> list[CourseMarkInfo]:
     """Return the newest marks, one a step.
 
     Args: started_at: when each launch of the trainer started, in order; checkpoints: of the run.
     """
     if not len(course.step):
         return []
-    found: dict[int, CourseMark] = {}
+    found: dict[int, CourseMarkInfo] = {}
     for mark in (*_restarts(course, started_at), *_changes(course), *_saved(course, checkpoints)):
         first = found.get(mark.step)
-        found[mark.step] = mark if first is None else replace(first, words=f"{first.words}, {mark.words}")
+        found[mark.step] = mark if first is None else structs.replace(first, words=f"{first.words}, {mark.words}")
     return sorted(found.values(), key=lambda mark: mark.step)[-MAX_MARKS:]
 
 
-def _restarts(course: Course, started_at: Sequence[float]) -> Iterator[CourseMark]:
+def _restarts(course: Course, started_at: Sequence[float]) -> Iterator[CourseMarkInfo]:
     """Yield the first row of each later attempt, and of each later launch that continued an attempt."""
     rows = set((np.flatnonzero(np.diff(course.attempt_id)) + 1).tolist())
     rows |= set(np.searchsorted(course.closed_at, np.asarray(started_at[1:], float), side="right").tolist())
     for row in sorted(rows - {0, len(course.step)}):
-        yield CourseMark(step=int(course.step[row]), kind=MarkKind.RESTART, words="restart of the trainer")
+        yield CourseMarkInfo(step=int(course.step[row]), kind="restart", words="restart of the trainer")
 
 
-def _changes(course: Course) -> Iterator[CourseMark]:
+def _changes(course: Course) -> Iterator[CourseMarkInfo]:
     lr, step = course.signals["lr"], course.step
     with np.errstate(all="ignore"):
         factor = np.exp(np.abs(np.diff(np.log(lr))))
@@ -86,12 +70,12 @@ def _changes(course: Course) -> Iterator[CourseMark]:
         yield _change(step[i + 1], "configuration changed")
 
 
-def _saved(course: Course, checkpoints: Sequence[SavedCheckpoint]) -> Iterator[CourseMark]:
+def _saved(course: Course, checkpoints: Sequence[SavedCheckpoint]) -> Iterator[CourseMarkInfo]:
     first, last = int(course.step.min()), int(course.step.max()) + 1
     for saved in checkpoints:
         if first <= saved.step <= last:
-            yield CourseMark(step=saved.step, kind=MarkKind.CHECKPOINT, words=f"checkpoint {saved.path}")
+            yield CourseMarkInfo(step=saved.step, kind="checkpoint", words=f"checkpoint {saved.path}")
 
 
-def _change(step: int, words: str) -> CourseMark:
-    return CourseMark(step=int(step), kind=MarkKind.CHANGE, words=words)
+def _change(step: int, words: str) -> CourseMarkInfo:
+    return CourseMarkInfo(step=int(step), kind="change", words=words)

@@ -13,6 +13,7 @@ from trmon.domain.findings.clause_words import clause_words
 from trmon.domain.rules.condition import Comparison, FindingStands
 from trmon.domain.rules.rule import Rule, RuleSet, condition_in_words
 from trmon.domain.severity import Severity
+from trmon_client.api.alerts import TunableLimitInfo
 
 OWN_LIMIT = "limit"
 """The name of the limit of a rule over signals, which has one comparison."""
@@ -21,23 +22,14 @@ MAX_STEPS = 10_000
 """Runs of more steps are skipped: each row takes half a millisecond."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TunableLimit:
-    """A limit that can be tried, by the name of its clause, and when the clause holds in words."""
-
-    id: str
-    words: str
-    limit: float
-
-
-def tunable_limits(rule: Rule) -> Iterator[TunableLimit]:
+def tunable_limits(rule: Rule) -> Iterator[TunableLimitInfo]:
     """Yield the limits of a rule that can be tried: none of rules over states, or of several comparisons."""
     if isinstance(rule.when, FindingStands):
         for clause in rule.when.finding.clauses:
-            yield TunableLimit(id=clause.id, words=clause_words(clause), limit=clause.decisive.limit)
+            yield TunableLimitInfo(id=clause.id, words=clause_words(clause), limit=clause.decisive.limit)
     elif isinstance(rule.when, Comparison):
         [(_, words)] = condition_in_words(rule.when)
-        yield TunableLimit(id=OWN_LIMIT, words=words, limit=rule.when.threshold)
+        yield TunableLimitInfo(id=OWN_LIMIT, words=words, limit=rule.when.threshold)
 
 
 def with_limit(rules: RuleSet, rule: Rule, *, limit_id: str, limit: float) -> RuleSet:

@@ -28,19 +28,7 @@ from trmon.store.rows.signal_chunks import (
 )
 from trmon.store.schema import tables
 from trmon.store.writing.repository import Reader
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class SeriesBand:
-    """One signal over the points, float64 [points] each; NaN where no batch of a point has a value.
-
-    `min`, `max` and `mean` leave NaN out; `last` is the newest batch's value, NaN or not.
-    """
-
-    min: Any
-    max: Any
-    mean: Any
-    last: Any
+from trmon_client.api.signals import SignalBand
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -57,7 +45,7 @@ class SignalSeries:
     update: Any
     closed_at: Any
     count: Any
-    bands: Mapping[str, SeriesBand]
+    bands: Mapping[str, SignalBand]
 
     def batches(self) -> list[BatchKey]:
         """Return the last batch of each point."""
@@ -82,19 +70,20 @@ def bucket_series(axes: Any, values: Mapping[str, Any], *, attempt_id: Any, poin
         closed_at=axes["closed_at"][last],
         count=np.diff(edges),
         bands={
-            name: SeriesBand(*[column] * 4) if exact else _band(column, edges[:-1]) for name, column in values.items()
+            name: SignalBand(min=column, max=column, mean=column, last=column) if exact else _band(column, edges[:-1])
+            for name, column in values.items()
         },
     )
 
 
-def _band(column: Any, starts: Any) -> SeriesBand:
+def _band(column: Any, starts: Any) -> SignalBand:
     known = ~np.isnan(column)
     counts = np.add.reduceat(known, starts, dtype=np.int64)
     some = counts > 0
     last = np.append(starts[1:], len(column)) - 1
     with np.errstate(invalid="ignore"):
         sums = np.add.reduceat(np.where(known, column, 0.0), starts)
-        return SeriesBand(
+        return SignalBand(
             min=np.where(some, np.minimum.reduceat(np.where(known, column, np.inf), starts), np.nan),
             max=np.where(some, np.maximum.reduceat(np.where(known, column, -np.inf), starts), np.nan),
             mean=np.where(some, sums / np.maximum(counts, 1), np.nan),
