@@ -161,4 +161,4 @@ def list_audit_entries(
     page = service.store.audit.list(
         access=access, project=project, actor=actor, action=action, since=since, after=after, limit=limit
     )
-    return ItemPage(items=[AuditEntryInfo.from_fields(entry) for entry in page.items], next=page.next)
+    return ItemPage(items=list(page.items), next=page.next)

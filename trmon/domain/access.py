@@ -97,25 +97,6 @@ class AuditAction(Enum):
     DATABASE_RESTORE = "database.restore"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuditEntry:
-    """One administrative action.
-
-    `actor` is the name of a token with its id, `local` for a caller without a token, or `cli:USER` on the command line;
-    `project` None means all projects. `before` is None for what was created, `after` for what was deleted.
-    """
-
-    id: int
-    at: float
-    actor: str
-    token_id: int | None
-    action: AuditAction
-    project: str | None
-    target: str
-    before: AuditDocument | None
-    after: AuditDocument | None
-
-
 class QuotaResource(Enum):
     """The resources that a quota limits."""
 

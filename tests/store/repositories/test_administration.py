@@ -7,10 +7,11 @@ from dataclasses import replace
 import pytest
 
 from tests.store.builders import CODE, NOW, append, paged, report_intake
-from trmon.domain.access import EVERYTHING, Access, AuditAction, AuditEntry, Quota, Scope, Token
+from trmon.domain.access import EVERYTHING, Access, AuditAction, Quota, Scope, Token
 from trmon.domain.errors import Conflict, NotFound
 from trmon.domain.identity import RunKey
 from trmon.store import Store
+from trmon_client.api.administration import AuditEntryInfo
 
 
 def create(store: Store, name: str, **fields: object) -> Token:
@@ -120,7 +121,7 @@ ANA = Access(name="ana", scopes=frozenset({Scope.ADMIN}), token_id=7)
 GRPO = RunKey("math", "grpo")
 
 
-def entries(store: Store, access: Access = EVERYTHING) -> list[AuditEntry]:
+def entries(store: Store, access: Access = EVERYTHING) -> list[AuditEntryInfo]:
     """Return all entries, oldest first."""
     return list(reversed(store.audit.list(access=access).items))
 
@@ -128,12 +129,12 @@ def entries(store: Store, access: Access = EVERYTHING) -> list[AuditEntry]:
 def test_a_token_is_recorded_without_its_secret(store: Store) -> None:
     token = store.tokens.create(name="ci", digest="d1g3st", scopes={Scope.READ}, created_at=NOW, access=ANA)
     [entry] = entries(store)
-    assert entry == AuditEntry(
+    assert entry == AuditEntryInfo(
         id=entry.id,
         at=NOW,
         actor="ana",
         token_id=7,
-        action=AuditAction.TOKEN_CREATE,
+        action=AuditAction.TOKEN_CREATE.value,
         project=None,
         target="ci",
         before=None,
@@ -147,7 +148,7 @@ def test_a_token_is_recorded_without_its_secret(store: Store) -> None:
         {"token_id": token.id, "scopes": ["read"], "expires_at": NOW + 5},
         {"token_id": new.id, "scopes": ["read"], "expires_at": NOW + 9},
     )
-    assert (revoked.action, revoked.before, revoked.after) == (AuditAction.TOKEN_REVOKE, rotated.after, None)
+    assert (revoked.action, revoked.before, revoked.after) == (AuditAction.TOKEN_REVOKE.value, rotated.after, None)
     assert "d1g3st" not in str(entries(store))
     assert "sec0nd" not in str(entries(store))
 
@@ -158,7 +159,7 @@ def test_a_refused_action_is_not_recorded(store: Store) -> None:
         store.tokens.revoke("root", access=ANA, now=NOW).result(10)
     with pytest.raises(Conflict):
         store.tokens.create(name="root", digest="e", scopes={Scope.READ}, created_at=NOW, access=ANA)
-    assert [entry.action for entry in entries(store)] == [AuditAction.TOKEN_CREATE]
+    assert [entry.action for entry in entries(store)] == [AuditAction.TOKEN_CREATE.value]
 
 
 def test_entries_are_filtered_and_paged_newest_first(store: Store) -> None:

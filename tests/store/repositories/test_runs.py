@@ -291,8 +291,8 @@ def test_a_note_is_deleted_once_and_the_audit_log_keeps_its_text(store: Store) -
         store.notes.remove(GRPO, note.id, access=EVERYTHING, now=NOW).result()
     deleted, created = store.audit.list(access=EVERYTHING).items
     document = {"note": note.id, "step": 7, "author": "ana", "text": "lr raised"}
-    assert (created.action, created.before, created.after) == (AuditAction.NOTE_CREATE, None, document)
-    assert (deleted.action, deleted.before, deleted.after) == (AuditAction.NOTE_DELETE, document, None)
+    assert (created.action, created.before, created.after) == (AuditAction.NOTE_CREATE.value, None, document)
+    assert (deleted.action, deleted.before, deleted.after) == (AuditAction.NOTE_DELETE.value, document, None)
     assert (created.target, created.project) == ("math/grpo", "math")
 
 

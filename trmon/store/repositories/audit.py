@@ -6,13 +6,12 @@ from concurrent.futures import Future
 
 from sqlalchemy import Connection, insert, select
 
-from trmon.domain.access import Access, AuditAction, AuditDocument, AuditEntry
+from trmon.domain.access import Access, AuditAction, AuditDocument
 from trmon.domain.identity import RunKey
-from trmon.store.rows.mapping import Page, RowMapping, where_given
+from trmon.store.rows.mapping import Page, where_given
 from trmon.store.schema import tables
 from trmon.store.writing.repository import Repository
-
-_ENTRY = RowMapping(AuditEntry, generated={"id"})
+from trmon_client.api.administration import AuditEntryInfo
 
 
 class AuditLog(Repository):
@@ -28,7 +27,7 @@ class AuditLog(Repository):
         since: float | None = None,
         after: str | None = None,
         limit: int = 50,
-    ) -> Page[AuditEntry]:
+    ) -> Page[AuditEntryInfo]:
         """Return entries, newest first; a caller with one project sees that project's.
 
         Args: since: the earliest time, seconds on the server's clock.
@@ -40,7 +39,7 @@ class AuditLog(Repository):
         found = where_given(found, wanted)
         if since is not None:
             found = found.where(table.at >= since)
-        return self._page(found, table.id, decode=_ENTRY.from_row, after=after, limit=limit)
+        return self._page(found, table.id, decode=AuditEntryInfo.from_fields, after=after, limit=limit)
 
     def record(
         self,
@@ -72,15 +71,14 @@ def write_audit(
     after: AuditDocument | None = None,
 ) -> None:
     """Add an entry to the audit log in the transaction of its action; an entry on a run is one of the run's project."""
-    entry = AuditEntry(
-        id=0,
-        at=at,
-        actor=access.name,
-        token_id=access.token_id,
-        action=action,
-        project=target.project if isinstance(target, RunKey) else project,
-        target=str(target),
-        before=before,
-        after=after,
-    )
-    connection.execute(insert(tables.audit), _ENTRY.to_row(entry))
+    entry = {
+        "at": at,
+        "actor": access.name,
+        "token_id": access.token_id,
+        "action": action.value,
+        "project": target.project if isinstance(target, RunKey) else project,
+        "target": str(target),
+        "before": before,
+        "after": after,
+    }
+    connection.execute(insert(tables.audit), entry)
