@@ -172,21 +172,20 @@ def list_notes(
 ) -> ItemPage[NoteInfo]:
     """List the notes of a run and its steps, newest first."""
     page = service.store.notes.list(key, access=access, after=after, limit=limit)
-    return ItemPage(items=[NoteInfo.from_fields(note) for note in page.items], next=page.next)
+    return ItemPage(items=list(page.items), next=page.next)
 
 
 @router.post("/{project}/{run}/notes", status_code=201)
 def create_note(key: Named, given: NoteIn, access: Admin, service: Service) -> NoteInfo:
     """Write a note on a run, or on one of its steps."""
-    note = service.store.notes.add(
+    return service.store.notes.add(
         key,
         access=access,
         now=time.time(),
         author=access.name if given.author is None else checked_author(given.author),
         text=checked_note_text(given.text),
         step=given.step,
-    )
-    return NoteInfo.from_fields(note.result())
+    ).result()
 
 
 @router.delete("/{project}/{run}/notes/{note_id}", status_code=204)

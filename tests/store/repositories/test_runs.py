@@ -41,10 +41,11 @@ from trmon.domain.alerts.transitions import TransitionReason, transition_event
 from trmon.domain.errors import Conflict, InvalidInput, NotFound
 from trmon.domain.identity import RunKey
 from trmon.domain.pipeline.run_update import Event, Frontier, RunUpdate
-from trmon.domain.runs.run import MAX_NOTES, RunEnding, RunNote, RunState, RunWarning
+from trmon.domain.runs.run import MAX_NOTES, RunEnding, RunState, RunWarning
 from trmon.store import Store
 from trmon.store.repositories.runs import IN_FLIGHT_SECONDS
 from trmon.store.schema import tables
+from trmon_client.api.runs import NoteInfo
 
 MATH = Access(name="math", scopes=frozenset({Scope.READ}), project="math")
 GRPO = RunKey("math", "grpo")
@@ -269,7 +270,7 @@ def test_runs_are_searched_by_words_of_their_names(store: Store) -> None:
     assert [run.key.run for run in store.runs.list(access=CODE, search="qwen3").items] == ["qwen3"]
 
 
-def add(store: Store, text: str, *, step: int | None = None) -> RunNote:
+def add(store: Store, text: str, *, step: int | None = None) -> NoteInfo:
     """Add a note to math/grpo."""
     return store.notes.add(GRPO, access=EVERYTHING, now=NOW, author="ana", text=text, step=step).result()
 

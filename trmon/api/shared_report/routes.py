@@ -21,8 +21,9 @@ from trmon.domain.collapse_risk.risk_reading import RISK, RiskLevel, risk_senten
 from trmon.domain.findings.verdict import Word
 from trmon.domain.health.problems import title_of_alert
 from trmon.domain.policies import PolicyVersion
-from trmon.domain.runs.run import Run, RunNote
+from trmon.domain.runs.run import Run
 from trmon_client.api.diagnosis import DiagnosisInfo
+from trmon_client.api.runs import NoteInfo
 from trmon_client.config.version import __version__
 
 router = APIRouter(prefix="/api/v1/runs/{project}/{run}", tags=["runs"])
@@ -142,7 +143,7 @@ def _policies(versions: Sequence[PolicyVersion]) -> list[Child]:
     return [table(["policy", "from step", "at", "by", "reason"], rows)] if rows else []
 
 
-def _notes(notes: Sequence[RunNote]) -> list[Child]:
+def _notes(notes: Sequence[NoteInfo]) -> list[Child]:
     rows: list[list[Child]] = [
         [
             "" if note.step is None else str(note.step),

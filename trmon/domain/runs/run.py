@@ -219,18 +219,6 @@ _REORDERING = frozenset(("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI",
 """Classes of characters that let text look like another one (Unicode, annex 9)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunNote:
-    """A note on a run, or with `step` on one of its steps; `at` is in seconds since the epoch."""
-
-    id: int
-    run_id: int
-    step: int | None
-    author: str
-    text: str
-    at: float
-
-
 def checked_note_text(text: str) -> str:
     """Return the text of a note, without spaces around it. Errors: InvalidInput."""
     return _checked(text.strip(), field="text", max_length=MAX_NOTE_LENGTH, allowed="\n")
