@@ -189,8 +189,7 @@ def list_deliveries(
 ) -> ItemPage[DeliveryInfo]:
     """List deliveries, of a project or run if one is given, newest first; `state=dead`: those that failed for good."""
     page = service.store.deliveries.list(access=access, state=state, project=project, run=run, after=after, limit=limit)
-    items = [DeliveryInfo.from_fields(one, project=one.run.project, run=one.run.run) for one in page.items]
-    return ItemPage(items=items, next=page.next)
+    return ItemPage(items=list(page.items), next=page.next)
 
 
 @deliveries_router.get("/receivers")

@@ -145,11 +145,11 @@ def put(store: Store, *made: Delivery, of: Alert | None = None) -> None:
 
 
 def kept_deliveries(store: Store) -> set[str]:
-    return {listed.dedup_key for listed in store.deliveries.list(access=EVERYTHING).items}
+    return {listed.receiver for listed in store.deliveries.list(access=EVERYTHING).items}
 
 
 def made(key: str, state: DeliveryState, *, at: float = OLD, of: Alert | None = None) -> Delivery:
-    return delivery(key, state=state, made_at=at, episode=None if of is None else of.episode)
+    return delivery(key, receiver=key, state=state, made_at=at, episode=None if of is None else of.episode)
 
 
 def test_old_finished_deliveries_are_deleted(store: Store) -> None:

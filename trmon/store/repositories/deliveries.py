@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import structlog
@@ -27,7 +26,6 @@ from trmon.domain.access import Access
 from trmon.domain.alerts.alert import Acknowledgement, Alert, AlertState
 from trmon.domain.alerts.delivery import Delivery, DeliveryContext, DeliveryState
 from trmon.domain.alerts.muting import LATE_SECONDS, DeliveryUpdate
-from trmon.domain.identity import RunKey
 from trmon.domain.ownership import SLOTS, Fences
 from trmon.store.repositories.leases import check_fences
 from trmon.store.repositories.silences import read_silences
@@ -37,6 +35,7 @@ from trmon.store.rows.runs import read_run, visible_runs
 from trmon.store.schema import tables
 from trmon.store.writing.repository import Reader, Repository
 from trmon.store.writing.transaction import Transaction
+from trmon_client.api.alerts import DeliveryInfo
 
 MAX_EVENTS = 500
 _delivery, _alert, _run = tables.delivery.c, tables.alert.c, tables.run.c
@@ -172,29 +171,6 @@ class Outbox(Repository):
         self._writer.submit(write).result()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListedDelivery:
-    """A delivery of a run, its state, the newest error, and why it is muted; `body` is the stored notification."""
-
-    run: RunKey
-    id: int
-    receiver: str
-    dedup_key: str
-    body: dict[str, Any]
-    state: DeliveryState
-    told_state: AlertState
-    attempts: int
-    rounds: int
-    made_at: float
-    due_at: float
-    tried_at: float | None
-    last_error: str | None
-    muted: str | None
-
-
-_LISTED = RowMapping(ListedDelivery, composed={"run"})
-
-
 class Deliveries(Reader):
     """Reads the deliveries of runs."""
 
@@ -207,12 +183,12 @@ class Deliveries(Reader):
         run: str | None = None,
         after: str | None = None,
         limit: int = 50,
-    ) -> Page[ListedDelivery]:
+    ) -> Page[DeliveryInfo]:
         """Return deliveries, newest first. Errors: InvalidInput for an invalid cursor."""
-        found = select(tables.delivery, _run.project, _run.name).join(tables.run).where(visible_runs(access))
+        found = (
+            select(tables.delivery, _run.project, _run.name.label("run")).join(tables.run).where(visible_runs(access))
+        )
         wanted = {_delivery.state: state and state.value, _run.project: project, _run.name: run}
-        return self._page(where_given(found, wanted), _delivery.id, decode=_listed, after=after, limit=limit)
-
-
-def _listed(row: Any) -> ListedDelivery:
-    return _LISTED.from_row(row, run=RunKey(row.project, row.name))
+        return self._page(
+            where_given(found, wanted), _delivery.id, decode=DeliveryInfo.from_fields, after=after, limit=limit
+        )
