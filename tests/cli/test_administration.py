@@ -28,9 +28,9 @@ def test_commands_are_recorded_without_secrets(tmp_path: Path) -> None:
     with closing(Store.open(f"sqlite:///{tmp_path}/data/trmon.sqlite")) as store:
         entries = store.audit.list(access=EVERYTHING, after=None, limit=10).items
     assert [(entry.action, entry.target, entry.project) for entry in entries] == [
-        (AuditAction.DATABASE_RESTORE, "trmon.sqlite", None),
-        (AuditAction.TOKEN_REVOKE, "ci", "math"),
-        (AuditAction.TOKEN_CREATE, "ci", "math"),
+        (AuditAction.DATABASE_RESTORE.value, "trmon.sqlite", None),
+        (AuditAction.TOKEN_REVOKE.value, "ci", "math"),
+        (AuditAction.TOKEN_CREATE.value, "ci", "math"),
     ]
     assert {(entry.actor, entry.token_id) for entry in entries} == {(f"cli:{pwd.getpwuid(os.getuid()).pw_name}", None)}
     assert entries[0].after == {"from": str(file)}
