@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 
 from tests.domain.findings.clause import SELF_HELD, Clause, Test, above, below, every, lagging, level, value_above
-from tests.domain.findings.measures import ALPHA20, MEMORY, Moment
+from tests.domain.findings.measures import ALPHA20, MEMORY, Moment, mean, median
 
 # not_a_number -------------------------------------------------------------------------------------------------------
 
@@ -267,7 +267,7 @@ def far_log_ratio(m: Moment) -> bool | None:
 def late_or_flipping(m: Moment) -> bool:
     """not while a known lag exceeds its usual, nor while router flips are known and high."""
     lags = m.last("lag*", MEMORY)
-    late = len(lags) > 0 and lags[-1] > np.median(lags)
+    late = len(lags) > 0 and lags[-1] > median(lags)
     return bool(late or flips_with_replay(m) or flips_grew(m))
 
 
@@ -313,10 +313,11 @@ def temperature(m: Moment) -> bool | None:
     n = min(len(m.last("engine:logp_slope_q", MEMORY)), len(m.last("engine:logp_slope_p", MEMORY)))
     slope = (m.last("engine:logp_slope_q", n) + m.last("engine:logp_slope_p", n)) / 2
     # the four 5-row means of (s1 + s2)/2 within a factor of 1.3
-    four = [abs(float(np.mean(slope[n - 5 * k - 5 : n - 5 * k]))) for k in range(4)]
+    four = [abs(mean(slope[n - 5 * k - 5 : n - 5 * k])) for k in range(4)]
     steady = max(four) <= m.lower(1.3) * min(four)
     # and of the newest 100 rows at most 10 whose 5-row mean lies between 1/4 and 3/4 of the present value
-    means5 = [float(np.mean(slope[t - 5 : t])) / float(np.mean(slope[n - 5 :])) for t in range(5, n + 1)][-100:]
+    present = mean(slope[n - 5 :])
+    means5 = [mean(slope[t - 5 : t]) / present for t in range(5, n + 1)][-100:]
     return every(honest, steady, sum(1 / 4 < part < 3 / 4 for part in means5) <= m.lower(10))
 
 
@@ -332,8 +333,8 @@ def one_step(m: Moment, least: float = 0.9) -> bool | None:
         return False
     n = min(len(m.last("engine:logp_slope_q", MEMORY)), len(m.last("engine:logp_slope_p", MEMORY)))
     slope = (m.last("engine:logp_slope_q", n) + m.last("engine:logp_slope_p", n)) / 2
-    present = float(np.mean(slope[n - 5 :]))
-    means5 = [float(np.mean(slope[t - 5 : t])) / present for t in range(5, n + 1)][-100:] if present else []
+    present = mean(slope[n - 5 :])
+    means5 = [mean(slope[t - 5 : t]) / present for t in range(5, n + 1)][-100:] if present else []
     ramp = sum(1 / 4 < part < 3 / 4 for part in means5) <= m.lower(3) if present else None
     ratio = m.mean20("engine:ratio_mean", at_least=20)
     honest = None

@@ -21,7 +21,7 @@ from tests.domain.findings.clause import (
     value_above,
 )
 from tests.domain.findings.clauses_of_engines import still_whole
-from tests.domain.findings.measures import ALPHA20, MEMORY, Moment, usual_values
+from tests.domain.findings.measures import ALPHA20, MEMORY, Moment, mean, median, usual_values
 
 # step_too_large -----------------------------------------------------------------------------------------------------
 
@@ -31,7 +31,7 @@ def staleness_jump(m: Moment) -> bool | None:
     values = m.all("staleness_kl_k3")
     if len(values) < 55:
         return None
-    return bool(values[-1] > max(m.upper(20) * float(np.median(values[-55:-5])), m.upper(3e-4)))
+    return bool(values[-1] > max(m.upper(20) * median(values[-55:-5]), m.upper(3e-4)))
 
 
 def settled(m: Moment) -> list[float]:
@@ -42,7 +42,7 @@ def settled(m: Moment) -> list[float]:
     kept = m.run.memory[key]
     for row in m.rows("staleness_kl_k3"):
         if row not in kept:
-            lr = Moment(m.run, row).last("lr", 2) if row >= m.run.baseline_starts[m.i] else np.array([])
+            lr = m.run.moments[row].last("lr", 2) if row >= m.run.baseline_starts[m.i] else np.array([])
             kept[row] = len(lr) < 2 or lr[1] <= lr[0]
     return [value for row, value in zip(m.rows("staleness_kl_k3"), m.all("staleness_kl_k3"), strict=True) if kept[row]]
 
@@ -56,9 +56,8 @@ def is_settled(m: Moment) -> bool:
 def staleness_growth(m: Moment) -> bool | None:
     """or > 50 x the median of rows 21 to 120 (from row 41; rows before lr stopped rising left out) and > 1e-3."""
     values = settled(m)
-    if not is_settled(m) or len(usual_values(values[20:120])) <= 20:
-        return None
-    return bool(values[-1] > max(m.upper(50) * float(np.median(usual_values(values[20:120]))), m.upper(1e-3)))
+    usual = usual_values(values[20:120]) if is_settled(m) else []
+    return bool(values[-1] > max(m.upper(50) * median(usual), m.upper(1e-3))) if len(usual) > 20 else None
 
 
 def spike(m: Moment) -> bool | None:
@@ -66,7 +65,7 @@ def spike(m: Moment) -> bool | None:
     values = m.last("grad_norm", MEMORY)
     usual = float(np.quantile(values, 0.9, method="higher"))
     before = values[:-1][values[:-1] > 1e-3 * usual][-50:]
-    return bool(values[-1] > m.upper(10) * np.median(before)) if len(before) >= 20 else None
+    return bool(values[-1] > m.upper(10) * median(before)) if len(before) >= 20 else None
 
 
 def harm(m: Moment) -> bool:
@@ -291,7 +290,7 @@ def entropy_fell(m: Moment) -> bool | None:
     values = m.all("entropy*")
     sinks = None
     if len(values) >= 70:
-        sinks = float(np.mean(values[-20:])) < m.lower(0.8) * float(np.mean(values[-70:-50]))
+        sinks = mean(values[-20:]) < m.lower(0.8) * mean(values[-70:-50])
     return every(ema_below_b("entropy*", 0.2)(m), either(sinks, fallen(0.5)(m)))
 
 
@@ -305,7 +304,7 @@ def entropy_grows(m: Moment) -> bool | None:
     values = m.all("entropy*")
     rises = None
     if len(values) >= 70:
-        rises = float(np.mean(values[-20:])) > m.upper(1.25) * float(np.mean(values[-70:-50]))
+        rises = mean(values[-20:]) > m.upper(1.25) * mean(values[-70:-50])
     return every(ema_times_b("entropy*", 1.25)(m), rises, fallen(0.5)(m))
 
 
@@ -372,7 +371,7 @@ def engine_spread(m: Moment) -> bool | None:
     ... and kl_k3 above 1/5 of its level.
     """
     first, ema = m.all("engine:drift_spread")[:20], m.ema("engine:drift_spread")
-    usual = m.upper(3) * float(np.median(first)) if len(first) == 20 else None
+    usual = m.upper(3) * median(first) if len(first) == 20 else None
     return every(above(ema, usual), above(m.now("engine:kl_k3"), m.upper(0.05 / 5)), many_sequences(m))
 
 
@@ -415,7 +414,7 @@ def overoptimised(m: Moment) -> bool | None:
     evaluations = m.last("eval_reward", MEMORY)
     peak, top, low = int(np.argmax(evaluations)), float(np.max(evaluations)), float(np.min(evaluations))
     row = m.rows("eval_reward")[-len(evaluations) :][peak]
-    down, reward, before = top - evaluations[-1], m.ema("reward_mean"), Moment(m.run, row).ema("reward_mean")
+    down, reward, before = top - evaluations[-1], m.ema("reward_mean"), m.run.moments[row].ema("reward_mean")
     above_peak = None if before is None else before + m.upper(2) * m.se(ALPHA20)
     lower = top > low and down >= m.upper(0.2) * (top - low) and down > m.upper(4) * m.noise("eval_reward")
     return every(bool(lower), above(reward, above_peak))

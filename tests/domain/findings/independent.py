@@ -6,7 +6,7 @@ Where the specification leaves a choice, `ambiguities.md` says how it is read he
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -15,7 +15,7 @@ import numpy as np
 from tests.domain.findings.clause import DEAD_HOLD, Clause
 from tests.domain.findings.clauses_of_engines import NAMES, agreement, corrupt, not_a_number, not_finite
 from tests.domain.findings.clauses_of_training import training
-from tests.domain.findings.measures import Moment, Run
+from tests.domain.findings.measures import Run, mean, median
 
 CLEAR_ROWS = 10
 ORDER = (
@@ -94,7 +94,7 @@ def evaluate(
     standing = [frozenset(finding for finding, _ in now) for now in named]
     if config.get("ended"):
         # or in the last row of a run
-        last = Moment(run, len(rows) - 1)
+        last = run.moments[-1]
         standing[-1] |= {"not_a_number" for name in NAMES.values() if not_finite(name)(last)}
     trips: dict[str, tuple[int, int]] = {}
     leaders = []
@@ -120,7 +120,7 @@ def _with_shares(row: Mapping[str, float]) -> Mapping[str, float]:
 def _finding(run: Run, spell: Spell, row: int) -> str:
     """Not at its top: then `solved` (info)."""
     finding = spell.clause.finding
-    return "solved" if finding == "no_learning_signal" and Moment(run, row).at_top() is True else finding
+    return "solved" if finding == "no_learning_signal" and run.moments[row].at_top() is True else finding
 
 
 def _spells(run: Run, clause: Clause) -> Iterator[Spell]:
@@ -129,14 +129,14 @@ def _spells(run: Run, clause: Clause) -> Iterator[Spell]:
     hold: list[bool] = []  # "true in k of the newest n known rows", since the attempt began or the last spell ended
     first_rows, guarded_at, trip, onset, calm = 0, -1, -1, 0, 0
     before: Spell | None = None
-    for i in range(len(run.rows)):
-        strict, relaxed = Moment(run, i), Moment(run, i, relaxed=True)
+    is_named = clause.finding == "not_a_number" and clause.of in NAMES.values()
+    is_known = [clause.of in row for row in run.rows] if is_named else run.is_logged(clause.of)
+    for i, strict in enumerate(run.moments):
         if run.attempt_starts[i] == i:
             hold = []  # holds start anew
             first_rows = 0 if trip < 0 else first_rows
             known = [] if i in run.fresh else known
-        is_named = clause.finding == "not_a_number" and clause.of in NAMES.values()
-        if not (run.logged(clause.of, i) is not None if is_named else strict.known(clause.of)):
+        if not is_known[i]:
             continue
         guarded = clause.guard is not None and bool(clause.guard(strict))
         true = False if guarded else clause.condition(strict)
@@ -149,7 +149,7 @@ def _spells(run: Run, clause: Clause) -> Iterator[Spell]:
         hold.append(true)
         if trip >= 0:
             # Clear: false (an upper limit x 0.8, a lower limit / 0.8) in 10 known rows running
-            calm = 0 if not guarded and (true or clause.condition(relaxed)) else calm + 1
+            calm = 0 if not guarded and (true or clause.condition(replace(strict, relaxed=True))) else calm + 1
             if calm >= CLEAR_ROWS:
                 before = Spell(clause, trip, onset, i)
                 yield before
@@ -182,7 +182,7 @@ def _onset(run: Run, clause: Clause, known: list[tuple[int, bool]]) -> int:
     if clause.change:
         return _departure(run, clause.of, clause.change, trip)
     if clause.outside is not None:
-        rows = [Moment(run, i) for i in Moment(run, trip).rows(clause.of)]
+        rows = [run.moments[i] for i in run.moments[trip].rows(clause.of)]
         known = [(m.i, outside) for m in rows if (outside := clause.outside(m)) is not None] or known
     return _entry(known)
 
@@ -197,29 +197,29 @@ def _entry(known: list[tuple[int, bool]]) -> int:
 
 def _departure(run: Run, quantity: str, side: int, trip: int) -> int:
     """Change: running median of 3, back to the last row within 3 robust standard deviations of the first 20 rows."""
-    m = Moment(run, trip)
+    m = run.moments[trip]
     values, rows = m.all(quantity), m.rows(quantity)
     first = values[:20]
-    middle = float(np.median(first))
-    robust = 1.4826 * float(np.median(np.abs(first - middle)))
+    middle = median(first)
+    robust = 1.4826 * median(np.abs(first - middle))
     for at in range(len(values) - 1, -1, -1):
-        median = float(np.median(values[max(at - 1, 0) : at + 2]))
-        if side * (median - middle) <= 3 * robust:
+        if side * (median(values[max(at - 1, 0) : at + 2]) - middle) <= 3 * robust:
             return rows[min(at + 1, len(values) - 1)]
     return rows[0]
 
 
 def _split(run: Run, of: str, trip: int) -> int:
     """Reward: the least-squares split into a higher and a lower mean, from 50 rows before the peak to the trip."""
-    m = Moment(run, trip)
+    m = run.moments[trip]
     values, rows, peak = m.all(of), m.rows(of), m.peak(of)
     place = 0 if peak is None else peak[1]
     start = max(0, place - 50)
     best, least = place, np.inf
     for at in range(max(place - 15, start + 1), len(values)):  # (at most 15 before)
         high, low = values[start:at], values[at:]
-        error = float(np.sum((high - np.mean(high)) ** 2) + np.sum((low - np.mean(low)) ** 2))
-        if np.mean(high) > np.mean(low) and error < least:
+        above, below = mean(high), mean(low)
+        error = float(np.sum((high - above) ** 2) + np.sum((low - below) ** 2)) if above > below else np.inf
+        if error < least:
             best, least = at, error
     return rows[best]
 

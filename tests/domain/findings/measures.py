@@ -64,6 +64,12 @@ def median(values: Sequence[float] | Values) -> float:
 
 
 @cache
+def names_read(quantity: str) -> tuple[str, ...]:
+    """Return the names that a quantity or a distance is read from."""
+    return names_of(TRANSFORMED[quantity][0] if quantity in TRANSFORMED else quantity)
+
+
+@cache
 def names_of(quantity: str) -> tuple[str, ...]:
     """Return the names that a quantity is read from, in order of preference.
 
@@ -81,6 +87,11 @@ class Series:
 
     rows: list[int]
     values: Values
+    listed: list[float]
+
+
+Span = tuple[Series, int, int]
+"""All values of a quantity, and the places of the first that counts at a row and of the first of later rows."""
 
 
 @dataclass
@@ -92,12 +103,24 @@ class Run:
     config: Mapping[str, object]
     fresh: Sequence[int] = ()
     memory: dict[Any, Any] = field(default_factory=dict)
-    spans: dict[tuple[str, int], tuple[Series, int, int]] = field(default_factory=dict)
+    spans: dict[str, list[Span]] = field(default_factory=dict)
+
+    @cached_property
+    def moments(self) -> list[Moment]:
+        """Return the run as it is known after each row."""
+        return [Moment(self, i) for i in range(len(self.rows))]
 
     @cached_property
     def atoms(self) -> list[list[tuple[float, float]]]:
         """Return the rewards of each row with their shares of its sequences; none of a row without a reward."""
         return [_atoms(row) if "reward_mean" in row else [] for row in self.rows]
+
+    @cached_property
+    def reward_limits(self) -> list[tuple[float, float]]:
+        """Return the least and the largest reward that each row logged."""
+        logged = [[x for x in map(row.get, ("reward_mean", *ATOMS)) if x is not None] for row in self.rows]
+        finite = [[x for x in rewards if math.isfinite(x)] for rewards in logged]
+        return [(min(rewards, default=math.inf), max(rewards, default=-math.inf)) for rewards in finite]
 
     @cached_property
     def baseline_starts(self) -> list[int]:
@@ -115,7 +138,7 @@ class Run:
 
     def source(self, quantity: str, i: int) -> str:
         """Return the name that a quantity is read from: the first of its names that the run has known so far."""
-        names = names_of(TRANSFORMED[quantity][0] if quantity in TRANSFORMED else quantity)
+        names = names_read(quantity)
         if len(names) == 1:
             return names[0]
         return next((name for name in names if (rows := self.series(name).rows) and rows[0] <= i), names[0])
@@ -131,9 +154,30 @@ class Run:
             transform = TRANSFORMED[quantity][1] if quantity in TRANSFORMED else float
             found = [(i, row[name]) for i, row in enumerate(self.rows) if row.get(name) is not None]
             known = [(i, transform(value)) for i, value in found if math.isfinite(value)]
-            self.memory[key] = Series([i for i, _ in known], np.array([value for _, value in known], dtype=np.float64))
+            listed = [value for _, value in known]
+            self.memory[key] = Series([i for i, _ in known], np.array(listed, dtype=np.float64), listed)
         series: Series = self.memory[key]
         return series
+
+    def spans_of(self, quantity: str) -> list[Span]:
+        """Return for each row what is known of a quantity then."""
+        spans = self.spans.get(quantity)
+        if spans is None:
+            spans = self.spans[quantity] = []
+            several = [self.series(name, quantity) for name in names_read(quantity)]
+            for i, start in enumerate(self.baseline_starts):
+                series = next((one for one in several if one.rows and one.rows[0] <= i), several[0])
+                spans.append((series, bisect_left(series.rows, start), bisect_right(series.rows, i)))
+        return spans
+
+    def is_logged(self, quantity: str) -> list[bool]:
+        """Return for each row whether a quantity is logged in it and finite."""
+        key = ("is logged", quantity)
+        if key not in self.memory:
+            spans = enumerate(self.spans_of(quantity))
+            self.memory[key] = [end > 0 and series.rows[end - 1] == i for i, (series, _, end) in spans]
+        found: list[bool] = self.memory[key]
+        return found
 
     def averages(self, name: str, quantity: str, alpha: float) -> tuple[Values, list[int]]:
         """Return the EMA after each known row and its age in rows; it starts anew with each attempt."""
@@ -190,14 +234,8 @@ class Moment:
         """Clear: false (..., a lower limit / 0.8) in 10 known rows running."""
         return limit / 0.8 if self.relaxed else limit
 
-    def _span(self, quantity: str) -> tuple[Series, int, int]:
-        """Return all values of a quantity, and the places of the first that counts and of the first of later rows."""
-        found = self.run.spans.get((quantity, self.i))
-        if found is None:
-            series = self.run.series(self.run.source(quantity, self.i), quantity)
-            first = bisect_left(series.rows, self.run.baseline_starts[self.i])
-            found = self.run.spans[quantity, self.i] = series, first, bisect_right(series.rows, self.i)
-        return found
+    def _span(self, quantity: str) -> Span:
+        return self.run.spans_of(quantity)[self.i]
 
     def count(self, quantity: str) -> int:
         """Return how many known rows a quantity has so far."""
@@ -220,13 +258,12 @@ class Moment:
 
     def known(self, quantity: str) -> bool:
         """Whether the quantity is logged in this row and finite."""
-        series, _, end = self._span(quantity)
-        return end > 0 and series.rows[end - 1] == self.i
+        return self.run.is_logged(quantity)[self.i]
 
     def now(self, quantity: str) -> float | None:
         """Return the newest known value; None before the first."""
-        values = self.last(quantity, 1)
-        return float(values[0]) if len(values) else None
+        series, first, end = self._span(quantity)
+        return float(series.listed[end - 1]) if end > first else None
 
     def averages(self, quantity: str, alpha: float) -> tuple[Values, list[int]]:
         """Return the averages of this attempt's known rows so far, and of older ones, with the ages."""
@@ -251,8 +288,13 @@ class Moment:
 
     def rows21to120(self, quantity: str) -> float | None:
         """Return the median of rows 21 to 120, from row 41 on, as far as they are there."""
-        found = usual_values(self.all(quantity)[20:120])
-        return median(found) if len(found) > 20 else None
+        _, first, end = self._span(quantity)
+        key = ("rows 21 to 120", self.run.source(quantity, self.i), quantity, first, min(end, first + 120))
+        if key not in self.run.memory:
+            found = usual_values(self.all(quantity)[20:120])
+            self.run.memory[key] = median(found) if len(found) > 20 else None
+        usual: float | None = self.run.memory[key]
+        return usual
 
     def ema(self, quantity: str, alpha: float = ALPHA20) -> float | None:
         """EMA: over 20 known rows unless said; none before the first of an attempt."""
@@ -356,7 +398,7 @@ class Moment:
     def greatest_fall(self) -> float:
         """Return the largest fall within the newest 20 rows of the attempt; 0 without one."""
         rows = [row for row in self.rows("reward_mean") if row >= self.run.attempt_starts[self.i]]
-        falls = [Moment(self.run, row).fall() for row in rows[-21:]]
+        falls = [self.run.moments[row].fall() for row in rows[-21:]]
         return max((fall for fall in falls if fall is not None), default=0.0)
 
     @once_a_row("reward_mean")
@@ -388,8 +430,8 @@ class Moment:
         if top is not None and top > low:
             known.append(recent >= low + 0.9 * (top - low))
         # or >= 0.9 where rewards are seen to lie in [0, 1]
-        seen = [row[name] for row in rows for name in ("reward_mean", *ATOMS) if math.isfinite(row.get(name, math.nan))]
-        if min(seen) >= 0 and max(seen) <= 1:
+        seen = [self.run.reward_limits[row] for row in self.rows("reward_mean")]
+        if min(low for low, _ in seen) >= 0 and max(high for _, high in seen) <= 1:
             known.append(recent >= 0.9)
         return any(known) if known else None
 
