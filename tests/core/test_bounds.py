@@ -92,7 +92,7 @@ def test_without_a_sequence_kl_max_delta_depends_on_the_horizon_only() -> None:
     assert max_delta(horizon=4096, budget=0.5, kl_seq=math.inf) == max_delta(horizon=4096, budget=0.5)
 
 
-@settings(max_examples=100)
+@settings(max_examples=40)
 @given(horizons, st.floats(1e-6, 10), kls)
 def test_max_delta_uses_exactly_its_budget(horizon: int, budget: float, kl_seq: float) -> None:
     delta = max_delta(horizon=horizon, budget=budget, kl_seq=kl_seq)

@@ -183,7 +183,7 @@ def check_import(file: Path) -> None:
         assert wire.decode(wire.encode(message))
 
 
-@settings(max_examples=400)
+@settings(max_examples=100)
 @given(LOGS, FILE_NAMES)
 def test_a_log_is_refused_or_reported_on_and_imported(data: bytes, name: str) -> None:
     with TemporaryDirectory() as folder:
@@ -202,7 +202,7 @@ def test_a_log_is_refused_or_reported_on_and_imported(data: bytes, name: str) ->
     assert printed.getvalue()
 
 
-@settings(max_examples=200)
+@settings(max_examples=60)
 @given(TRACKER_FILES)
 def test_a_file_of_a_tracker_is_refused_or_imported(data: bytes) -> None:
     with TemporaryDirectory() as folder:
@@ -211,7 +211,7 @@ def test_a_file_of_a_tracker_is_refused_or_imported(data: bytes) -> None:
         check_import(file)
 
 
-@settings(max_examples=50)
+@settings(max_examples=20)
 @given(METRIC_FILES)
 def test_a_folder_of_mlflow_is_refused_or_imported(metrics: dict[str, bytes]) -> None:
     with TemporaryDirectory() as folder:

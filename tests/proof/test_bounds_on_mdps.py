@@ -94,7 +94,7 @@ def test_no_rewards_make_the_error_exceed_a_bound(language: Language, reverse: b
 
     Source: [TRM] remark B.5, for the smaller of both directions' maxima.
     """
-    for process in processes(language, n=60 if reverse else 120):
+    for process in processes(language, n=20 if reverse else 40):
         bounds, error = process.bounds(reverse=reverse), process.worst_error()
         for kind in KINDS:
             assert error <= getattr(bounds, kind) + ROUNDING, kind
@@ -103,7 +103,7 @@ def test_no_rewards_make_the_error_exceed_a_bound(language: Language, reverse: b
 @every_language
 def test_the_adaptive_bound_holds_for_a_truncated_support(language: Language) -> None:
     random = np.random.default_rng(language.horizon)
-    for whole in processes(language, n=60):
+    for whole in processes(language, n=20):
         process = Process(truncated(whole.mu, random), whole.pi)
         bounds, error = process.bounds(), process.worst_error()
         for kind in ("pinsker_marginal", "mixed", "adaptive"):

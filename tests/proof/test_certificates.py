@@ -21,7 +21,7 @@ from trmon_client.core.inputs.checked_inputs import valid_mask
 from trmon_client.core.policies.decision import decide
 from trmon_client.core.policies.policy import preset
 
-LAW = settings(max_examples=120, derandomize=True)
+LAW = settings(max_examples=40, derandomize=True)
 N_SEQUENCES, HORIZON = 6, 5
 ROUNDING = 5e-6
 """The error of float32 log-probs in nats; the margin of a certificate is twenty times as large."""

@@ -19,7 +19,7 @@ from trmon_client.core.policies.policy import preset
 from trmon_client.core.policies.presets import PRESETS
 from trmon_client.core.signals import batch_signals
 
-LAW = settings(max_examples=60, derandomize=True)
+LAW = settings(max_examples=30, derandomize=True)
 PER_TOKEN = ("rollout_logprobs", "old_logprobs", "logprobs", "mask", "advantages", "versions")
 
 batches = st.builds(

@@ -22,7 +22,7 @@ from trmon_client.core.large_batches.blocks import row_blocks, sequence_position
 from trmon_client.core.reduction.sequences import reduce_block
 from trmon_client.core.reduction.token_terms import DEFAULT_CLIP, RATIOS
 
-QUICK = settings(max_examples=80)
+QUICK = settings(max_examples=40)
 LABELS = ("advantage", "reward", "group_id", "version_min", "version_max", "truncated")
 
 

@@ -26,7 +26,7 @@ def counts_of(d: np.ndarray) -> np.ndarray:
     return histograms(d[None].astype(float), valid=np.ones(len(d), bool))[0]
 
 
-@settings(max_examples=200)
+@settings(max_examples=60)
 @given(
     st.lists(st.floats(-40, 40), min_size=1, max_size=40),
     st.tuples(st.floats(-35, 35) | st.sampled_from(EDGES), st.floats(-35, 35) | st.sampled_from(EDGES)),

@@ -199,7 +199,7 @@ def runs(draw: st.DrawFn) -> tuple[str, str, dict[str, Any], int | None]:
 
 
 @given(runs())
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_a_rendered_option_is_the_framework_s_own_and_changes_something(
     run: tuple[str, str, dict[str, Any], int | None],
 ) -> None:
