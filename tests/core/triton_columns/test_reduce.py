@@ -73,6 +73,16 @@ def labels(shape: tuple[int, int], *, per_token: bool) -> dict[str, Any]:
     }
 
 
+@pytest.fixture
+def short_stretches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a program reduce 128 or 256 tokens in place of 512 or 2,048; the interpreter also runs tiles without any."""
+    from trmon_client.core.triton_columns import reduce
+
+    monkeypatch.setattr(reduce, "SHORT", 1)
+    monkeypatch.setattr(reduce, "LONG", 2)
+
+
+@pytest.mark.usefixtures("short_stretches")
 @pytest.mark.parametrize(
     ("names", "noise", "odd"),
     [
@@ -93,15 +103,6 @@ def test_columns_equal_the_plain_reference_and_the_blocks(names: str, noise: flo
     agree(found, reference.columns(given, inputs["mask"], advantages))
 
 
-@pytest.fixture
-def short_stretches(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a program reduce 256 tokens in place of 2,048."""
-    from trmon_client.core.triton_columns import reduce
-
-    monkeypatch.setattr(reduce, "SHORT", 1)
-    monkeypatch.setattr(reduce, "LONG", 2)
-
-
 @pytest.mark.usefixtures("short_stretches")
 def test_the_stretches_of_a_sequence_are_joined() -> None:
     inputs = batch(seed=1, n_sequences=3, horizon=SEVERAL_STRETCHES, noise=1.0, odd=0.1)
@@ -114,7 +115,7 @@ def test_the_stretches_of_a_sequence_are_joined() -> None:
 @pytest.mark.usefixtures("short_stretches")
 @pytest.mark.parametrize("names", ["rollout and new", "all three"])
 def test_tails_of_zeros_are_joined(names: str) -> None:
-    inputs = batch_of_zeros(3, horizon=SEVERAL_STRETCHES)
+    inputs = batch_of_zeros(3, n_sequences=3, horizon=SEVERAL_STRETCHES)
     # A tail of two stretches, with holes, and an empty stretch after it.
     inputs["rollout_logprobs"][0, 200:] = 0.0
     inputs["mask"][0, 512:] = False
@@ -138,6 +139,7 @@ def test_the_first_of_equal_largest_log_ratios_is_named() -> None:
     assert found["argmax_abs_d"].tolist() == [5, 600]
 
 
+@pytest.mark.usefixtures("short_stretches")
 @pytest.mark.parametrize("per_token", [False, True], ids=["of sequences", "of tokens"])
 def test_labels_are_those_of_the_blocks(per_token: bool) -> None:
     inputs = batch(seed=3, n_sequences=3, odd=0.1)
@@ -145,6 +147,7 @@ def test_labels_are_those_of_the_blocks(per_token: bool) -> None:
     assert_equal(*both(inputs | labels(inputs["mask"].shape, per_token=per_token)))
 
 
+@pytest.mark.usefixtures("short_stretches")
 def test_the_clip_range_turns_and_a_reference_policy_are_respected() -> None:
     inputs = batch(seed=4, n_sequences=2, noise=0.3)
     given = inputs | {"advantages": np.ones(2), "ref_logprobs": inputs["old_logprobs"] - 0.1}
@@ -155,12 +158,14 @@ def test_the_clip_range_turns_and_a_reference_policy_are_respected() -> None:
         np.testing.assert_allclose(found.turns.by_name[name], array, rtol=1e-6, atol=1e-6, err_msg=name)
 
 
+@pytest.mark.usefixtures("short_stretches")
 def test_ragged_log_probs_are_supported() -> None:
     lengths = (3, 0, 200)
     given = {name: [np.linspace(-2.0, -1.0 + i / 9, n) for n in lengths] for i, name in enumerate(LOGPROBS)}
     assert_equal(fused(**given), statistics.columns(**given))
 
 
+@pytest.mark.usefixtures("short_stretches")
 def test_extreme_values_are_judged_as_by_the_blocks() -> None:
     extremes = (*POISON, *ODD, -999.9999, 1e-4, 20.5)
     inputs = batch(seed=5, n_sequences=len(extremes))
@@ -169,6 +174,7 @@ def test_extreme_values_are_judged_as_by_the_blocks() -> None:
     assert_equal(*both(inputs))
 
 
+@pytest.mark.usefixtures("short_stretches")
 def test_k3_is_accurate_at_the_healthy_scale() -> None:
     random = np.random.default_rng(0)
     rollout = (-random.random((2, 500)) * 1e-2 - 2e-4).astype(np.float32)
@@ -178,6 +184,7 @@ def test_k3_is_accurate_at_the_healthy_scale() -> None:
     np.testing.assert_allclose(found["total_sum_k3"], (d**2 / 2 + d**3 / 6 + d**4 / 24).sum(-1), rtol=1e-6)
 
 
+@pytest.mark.usefixtures("short_stretches")
 @pytest.mark.parametrize("scale", [1e-5, 5.0], ids=lambda scale: f"log p of {scale}")
 def test_the_variance_of_probabilities_keeps_its_digits(scale: float) -> None:
     random = np.random.default_rng(3)
@@ -193,6 +200,7 @@ def test_the_variance_of_probabilities_keeps_its_digits(scale: float) -> None:
     np.testing.assert_allclose(moments(found), moments(expected), rtol=1e-4)
 
 
+@pytest.mark.usefixtures("short_stretches")
 @pytest.mark.parametrize(("mismatch", "staleness"), [(0.3, 1e-6), (1e-3, 0.2), (15.0, 1e-3)])
 def test_importance_ratios_apart_by_little_keep_their_difference(mismatch: float, staleness: float) -> None:
     signs = np.random.default_rng(4).choice([-1.0, 1.0], (2, 200))
@@ -214,6 +222,7 @@ def tensors(given: dict[str, Any], dtype: torch.dtype) -> CheckedInputs:
     return inputs
 
 
+@pytest.mark.usefixtures("short_stretches")
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64], ids=str)
 def test_any_floating_dtype_is_read(dtype: torch.dtype) -> None:
     inputs = tensors(batch(seed=8, n_sequences=2, odd=0.1), dtype)
@@ -221,6 +230,7 @@ def test_any_floating_dtype_is_read(dtype: torch.dtype) -> None:
     assert_equal(found, reduce_block(inputs, clip=DEFAULT_CLIP))
 
 
+@pytest.mark.usefixtures("short_stretches")
 def test_any_strides_are_supported() -> None:
     inputs = tensors(batch(seed=9, n_sequences=2) | labels((2, 12), per_token=True), torch.float32)
     strided = inputs.mapped(lambda array: array.repeat_interleave(2, -1)[..., ::2] if array.ndim == 2 else array)
@@ -230,6 +240,7 @@ def test_any_strides_are_supported() -> None:
         equal(other, found)
 
 
+@pytest.mark.usefixtures("short_stretches")
 @pytest.mark.parametrize("shape", [(0, 5), (2, 0)], ids=["no sequences", "no positions"])
 def test_an_empty_batch_is_allowed(shape: tuple[int, int]) -> None:
     logp = np.zeros(shape)
