@@ -153,13 +153,18 @@ def test_an_object_that_is_not_an_optimizer_raises_nothing() -> None:
     assert scale_lr(object(), decided(ADVICE)) == 1.0
 
 
+# What optimizers import at their first step keeps every process group that exists by then: the threads of gloo outlive
+# `destroy_process_group`, and one that releases a tensor while the interpreter ends aborts the process.
 RANK = """
 import sys
-import torch
+from pathlib import Path
+import torch._dynamo
 from tests.client.test_advice import ADVICE, CUT, decided, moved, plain
-from trmon_client.advice import scale_lr, should_stop
+from tests.client.trainer import settings
+from trmon_client.advice import requests_at_step, scale_lr, should_stop
+from trmon_client.monitor import Monitor
 
-rank, place = int(sys.argv[1]), sys.argv[2]
+rank, place = int(sys.argv[1]), Path(sys.argv[2])
 torch.distributed.init_process_group("gloo", init_method=f"file://{place}", rank=rank, world_size=2)
 optimizer, weight = plain()
 advices = [{**ADVICE, "lr_decay": CUT}, {}, None] if rank == 0 else [None, {**ADVICE, "lr_scale_sgd": 0.1}, None]
@@ -170,24 +175,28 @@ optimizers = [torch.optim.SGD([{"params": []}], lr=1.0), object(), plain()[0]]
 for optimizer in optimizers if rank == 0 else [plain()[0] for _ in range(3)]:
     decision = decided({**ADVICE, "lr_decay": CUT} if rank == 0 else None)
     print(scale_lr(optimizer, decision), decision.error_guard.losses.snapshot())
+print("-")
+monitor = Monitor(settings(place.parent, mode="off", checkpoint_on_warning=True, rank=rank, world_size=2))
+incident = {"opened_step": 4, "severity": "page", "title": "drift"}
+asked = {"step": 1, "save_checkpoint": True, "incident": incident}
+# Rank 1 has heard of it a step before rank 0, which decides.
+for step, (first, other) in enumerate([(None, asked), (asked, asked), (None, None)]):
+    if (advice := other if rank else first) is not None:
+        monitor.advice_cache.update(advice)
+    given = monitor if rank == 0 or step < 2 else None
+    found = requests_at_step(given)
+    print(step, found.save_checkpoint, found.incident and found.incident["title"])
 torch.distributed.barrier()
 torch.distributed.destroy_process_group()
 """
 
 
-# What optimizers import at their first step keeps every process group that exists by then: the threads of gloo outlive
-# `destroy_process_group`, and one that releases a tensor while the interpreter ends aborts the process.
-IMPORTED_FIRST = "import torch._dynamo"
-
-
-def said_by_ranks(code: str, folder: Path) -> list[list[str]]:
-    """Return the lines that each of two ranks prints."""
+@pytest.fixture(scope="module")
+def said_by_ranks(tmp_path_factory: pytest.TempPathFactory) -> list[list[str]]:
+    """The lines that each of two ranks prints: of scaling and stopping, then "-", then of requests."""
+    place = tmp_path_factory.mktemp("ranks") / "store"
     ranks = [
-        subprocess.Popen(
-            [sys.executable, "-c", IMPORTED_FIRST + code, str(rank), str(folder / "store")],
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+        subprocess.Popen([sys.executable, "-c", RANK, str(rank), str(place)], stdout=subprocess.PIPE, text=True)
         for rank in (0, 1)
     ]
     told = [rank.communicate(timeout=120)[0].splitlines() for rank in ranks]
@@ -195,8 +204,10 @@ def said_by_ranks(code: str, folder: Path) -> list[list[str]]:
     return told
 
 
-def test_rank_0_decides_for_all_also_where_a_rank_fails_or_has_no_parameters(tmp_path: Path) -> None:
-    told = said_by_ranks(RANK, tmp_path)
+def test_rank_0_decides_for_all_also_where_a_rank_fails_or_has_no_parameters(
+    said_by_ranks: list[list[str]],
+) -> None:
+    told = [lines[: lines.index("-")] for lines in said_by_ranks]
     n_without_parameters = 3
     first, other = (lines[:-n_without_parameters] for lines in told)
     assert first == other
@@ -231,33 +242,10 @@ def test_a_run_stops_only_on_the_advice_to(advice: dict[str, Any] | None, stops:
     assert (decision.advice is not None and decision.advice.should_stop) is stops
 
 
-AGREEING = """
-import sys
-from pathlib import Path
-import torch
-from tests.client.trainer import settings
-from trmon_client.advice import requests_at_step
-from trmon_client.monitor import Monitor
-
-rank, place = int(sys.argv[1]), Path(sys.argv[2])
-torch.distributed.init_process_group("gloo", init_method=f"file://{place}", rank=rank, world_size=2)
-monitor = Monitor(settings(place.parent, mode="off", checkpoint_on_warning=True, rank=rank, world_size=2))
-incident = {"opened_step": 4, "severity": "page", "title": "drift"}
-asked = {"step": 1, "save_checkpoint": True, "incident": incident}
-# Rank 1 has heard of it a step before rank 0, which decides.
-for step, (first, other) in enumerate([(None, asked), (asked, asked), (None, None)]):
-    if (advice := other if rank else first) is not None:
-        monitor.advice_cache.update(advice)
-    given = monitor if rank == 0 or step < 2 else None
-    found = requests_at_step(given)
-    print(step, found.save_checkpoint, found.incident and found.incident["title"])
-torch.distributed.barrier()
-torch.distributed.destroy_process_group()
-"""
-
-
-def test_a_checkpoint_and_an_incident_are_agreed_on_before_any_rank_acts(tmp_path: Path) -> None:
-    told = said_by_ranks(AGREEING, tmp_path)
+def test_a_checkpoint_and_an_incident_are_agreed_on_before_any_rank_acts(
+    said_by_ranks: list[list[str]],
+) -> None:
+    told = [lines[lines.index("-") + 1 :] for lines in said_by_ranks]
     assert told[0] == told[1] == ["0 False None", "1 True drift", "2 False None"]
 
 

@@ -82,7 +82,7 @@ def test_the_cosine_of_projections_is_near_that_of_the_gradients(mixed: float, s
 
 def test_inner_products_are_kept_on_average_over_seeds() -> None:
     first, second = random(1, 64, 96), random(2, 64, 96) + 0.5 * random(1, 64, 96)
-    pairs = [(GradientSketch(seed=seed), seed) for seed in range(100)]
+    pairs = [(GradientSketch(seed=seed), seed) for seed in range(40)]
     found = [float(sketch.project(parameters(first)) @ sketch.project(parameters(second))) for sketch, _ in pairs]
     expected = float((first * second).sum())
     error = np.std(found) / math.sqrt(len(found))
