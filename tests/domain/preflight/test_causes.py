@@ -27,12 +27,19 @@ def healthy_tokens() -> Tensor:
 
 
 def scores(engine: TinyEngine, tokens: Tensor, **others: Any) -> EngineScores:
-    fields = {"logprobs": engine.score(tokens), "mask": response_mask(tokens), "token_ids": tokens} | others
-    return EngineScores.of("test", **fields)
+    given = others if "logprobs" in others else {"logprobs": engine.score(tokens), **others}
+    return EngineScores.of("test", **{"mask": response_mask(tokens), "token_ids": tokens} | given)
+
+
+@cache
+def trainer_logprobs() -> Tensor:
+    return tiny_engine().score(healthy_tokens())
 
 
 def trainer_scores(tokens: Tensor | None = None, **others: Any) -> EngineScores:
-    return scores(tiny_engine(), healthy_tokens() if tokens is None else tokens, **others)
+    if tokens is None:
+        tokens, others = healthy_tokens(), {"logprobs": trainer_logprobs(), **others}
+    return scores(tiny_engine(), tokens, **others)
 
 
 @cache
