@@ -107,9 +107,10 @@ def program_of(container: Json) -> str | None:
     return None if command is None else " ".join(command)
 
 
-def test_the_embedded_pod_migrates_serves_and_makes_its_tokens(tmp_path: Path) -> None:
+def test_the_embedded_pod_migrates_serves_and_makes_a_token(tmp_path: Path) -> None:
     pod = Pod.of(pod_of("embedded", "trmon"), tmp_path)
     pod.container.prepare()
+    pod.container.keep_tokens("trainer", "metrics")
     pod.migrate()
     with pod.running():
         assert pod.metrics(pod.container.within("/run/trmon/tokens/admin").read_text())
