@@ -29,7 +29,8 @@ CAUSES = {
     Injection.LENGTH: "cut_at_limit",
 }
 LATE = {Injection.LR, Injection.NAN, Injection.ENTROPY, Injection.LENGTH}
-SLOW = {Injection.ENTROPY: 66, Injection.SUPPORT: 50, Injection.TEMPERATURE: 50}
+AT_ONCE = (Injection.QUANTISE, Injection.PAD, Injection.LR, Injection.NAN)
+SLOW = {Injection.ENTROPY: 66, Injection.SUPPORT: 30, Injection.TEMPERATURE: 38}
 """Steps that a finding over averages needs after the onset."""
 SEEDS = {Injection.ENTROPY: 1}
 """Seeds other than 0, with which the reward falls before the entropy is seen to rise on some processors."""
@@ -46,10 +47,11 @@ def onset_step(injection: Injection) -> int:
 def short(injection: Injection) -> ExperimentConfig:
     """A few healthy steps, a few to full severity, and a few of it."""
     first = onset_step(injection)
+    usual = 16 if injection in AT_ONCE else 24
     return injected(
         injection,
         seed=SEEDS.get(injection, 0),
-        n_steps=first + SLOW.get(injection, 24),
+        n_steps=first + SLOW.get(injection, usual),
         onset=Onset(first, ramp_steps=8),
     )
 
