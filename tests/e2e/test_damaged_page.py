@@ -25,7 +25,8 @@ WORKLOAD = Workload(n_runs=2, n_ranks=1, n_sequences=16, drift_from=10)
 BEFORE_BACKUP, BEFORE_DAMAGE, AFTER_DAMAGE = range(50), range(50, 60), range(60, 80)
 SECTOR_BYTES = 512
 DAMAGE_CHECKS = ("database", "schema", "integrity", "reports")
-TRIALS = 10
+SEEDS = (0, 3, 5, 8, 9)
+"""Of damage: twice to what is not read again or was free, twice to a report, once to a page of the tree."""
 
 
 def send(service: ThreadedService, steps: range) -> set[tuple[str, int]]:
@@ -78,7 +79,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("seed", range(TRIALS))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_a_damaged_sector_is_named_by_doctor_and_a_backup_restores_what_it_held(
     filled: Path, tmp_path: Path, seed: int
 ) -> None:
