@@ -51,9 +51,8 @@ def test_a_worker_that_waits_ends_when_it_is_asked_to(starting: Starting) -> Non
     assert "Traceback" not in worker.log.read_text()
 
 
-def test_a_wrong_address_is_refused_at_once(starting: Starting) -> None:
-    with Postgres() as server:
-        worker = starting(f"{server.database().rpartition('/')[0]}/no_such_database")
-        assert worker.process.wait(60) == 1
-        assert "does not exist" in worker.log.read_text()
-        assert "database_away" not in worker.log.read_text()
+def test_a_wrong_address_is_refused_at_once(starting: Starting, postgres_template: str) -> None:
+    worker = starting(f"{postgres_template.rpartition('/')[0]}/no_such_database")
+    assert worker.process.wait(60) == 1
+    assert "does not exist" in worker.log.read_text()
+    assert "database_away" not in worker.log.read_text()
