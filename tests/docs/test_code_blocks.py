@@ -29,6 +29,7 @@ from tests.fixtures.messages import ORIGIN, columns, report
 from tests.fixtures.service import ThreadedService
 from tests.fixtures.tracker_logs import TRACKER_LOGS, unpacked_mlflow_store
 from tests.fixtures.trainer import MATH, corrupt, finish, send
+from tests.fixtures.waiting import eventually
 from trmon.cli.diagnose import EXAMPLE_FILE
 from trmon.domain.identity import RunKey
 from trmon_client.core import wire
@@ -126,6 +127,14 @@ def test_python_runs(page: str, place: Path, seeded: ThreadedService) -> None:
     for block in HERE:
         if block.page == page:
             execute(block, names, url=seeded.url)
+            # The next block may ask what is wrong with the run.
+            eventually(lambda: all_are_judged(seeded.url))
+
+
+def all_are_judged(url: str) -> bool:
+    """Whether the worker has judged what ended runs sent."""
+    runs = httpx.get(f"{url}/api/v1/fleet").json()["items"]
+    return all(run["judged_step"] == run["step"] for run in runs if run["state"] == "finished")
 
 
 def execute(block: Block, names: dict[str, Any], *, url: str) -> None:
