@@ -13,7 +13,7 @@ from msgspec import structs
 
 from tests.lab.grpo.experiments import small
 from trmon.domain.collapse_risk.risk_model import RiskCalibration, RiskModel, shipped_model
-from trmon.domain.collapse_risk.risk_reading import RISK
+from trmon.domain.collapse_risk.risk_reading import FIRST_ROWS, RISK
 from trmon.lab.grpo.experiment_config import EngineMismatch, ExperimentConfig, constant
 from trmon.lab.grpo.grpo_trainer import train_experiment
 from trmon_client.config.settings import Mode
@@ -59,7 +59,7 @@ def test_bounds_are_ceilings_until_there_are_enough_sequences() -> None:
 
 def test_another_model_predicts_the_risk_in_place_of_the_shipped_one() -> None:
     calm = structs.replace(shipped_model().file, calibration=RiskCalibration(-5.0, 0.0))
-    config = small(n_updates=35)
+    config = small(n_updates=FIRST_ROWS + 5)
     risks = {}
     for name, model in (("none", None), ("shipped", shipped_model()), ("calm", RiskModel(calm))):
         with _watched(config, model=model) as (_, closed):
