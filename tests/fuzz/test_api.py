@@ -20,7 +20,7 @@ pytestmark = [
     pytest.mark.skipif(not SCHEMATHESIS.exists(), reason="no schemathesis here; `make fuzz` installs it"),
 ]
 
-SHORT_SECONDS = 16.0
+SHORT_SECONDS = 24.0
 LONG_SECONDS = 300.0
 """From this time on every operation must be reached."""
 PHASES = ("coverage,fuzzing", "stateful")
