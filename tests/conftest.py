@@ -151,7 +151,7 @@ def postgres_template(postgres_server: Postgres) -> str:
 
 @pytest.fixture
 def postgres_url(postgres_server: Postgres, postgres_template: str) -> Iterator[str]:
-    """The URL of a migrated database without rows that nobody else uses."""
+    """The URL of a migrated, empty database for one test."""
     url = postgres_server.borrow(postgres_template)
     yield url
     postgres_server.give_back(url)

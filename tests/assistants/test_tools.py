@@ -1,4 +1,4 @@
-"""What a model is told of the tools, what two answers take, and the order of an answer."""
+"""The descriptions that a model gets, the size of two answers, and the order of fields in an answer."""
 
 from __future__ import annotations
 

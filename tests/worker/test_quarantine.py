@@ -1,4 +1,4 @@
-"""Rules, messages and texts that cannot be processed are set aside, counted and shown; the work behind them goes on."""
+"""Rules, messages and texts that cannot be processed are set aside, counted and shown; later messages are judged."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Sequence
 from statistics import median
 
@@ -10,7 +11,6 @@ from fastapi import APIRouter, Request
 from msgspec import structs
 
 from trmon.api.diagnosis_answer import diagnosis_info
-from trmon.api.fleet import fleet_responses
 from trmon.api.http.answers import AnswerRoute
 from trmon.api.http.auth import Reader
 from trmon.api.http.components import Components, Service
@@ -21,7 +21,6 @@ from trmon.domain.alerts.alert import Alert
 from trmon.domain.budget.run_budget import BUDGET_SIGNALS, run_budget
 from trmon.domain.errors import NotFound
 from trmon.domain.findings.verdict import Judgement
-from trmon.domain.health.judgement import verdict_words
 from trmon.domain.health.problems import title_of_rule
 from trmon.domain.health.runbook import RunbookFacts, answers_of, runbook_of
 from trmon.domain.health.verdict import known_judgement
@@ -69,9 +68,9 @@ def run_diagnosis(service: Components, run: Run, *, access: Access) -> Diagnosis
 def get_runbook(key: Named, access: Reader, service: Service, request: Request) -> RunbookInfo:
     """Return what to do about a run's problem: confirm, rule out, mitigate, verify; 404 where it has none."""
     run = service.store.runs.get(key, access=access)
-    [status] = fleet_responses(service, [run], access=access)
-    judgement = known_judgement(run, service.store.run_snapshots.outlooks([run.id])[run.id].judgement)
-    verdict, rules = status.verdict, service.rules()
+    judged = service.verdicts.of([run], access=access, now=time.time())[run.id]
+    judgement = known_judgement(run, judged.outlook.judgement)
+    verdict, rules = judged.verdict, service.rules()
     cause = run.state.value if run.state.value in rules.by_name else verdict.cause
     if not cause:
         raise NotFound("problem to act on in", str(run.key))
@@ -85,12 +84,12 @@ def get_runbook(key: Named, access: Reader, service: Service, request: Request) 
         summary=next(summaries, ""),
         url=_url_of_commands(service, request),
     )
-    answers = answers_of(run, cause=cause, sends_tokens=_sends_tokens(status.mask_rate, judgement))
+    answers = answers_of(run, cause=cause, sends_tokens=_sends_tokens(judged.outlook.summary.mask_rate, judgement))
     stages = runbook_of(cause, catalogue=rules.catalogue, rule=rules.by_name.get(cause), facts=facts)
     return RunbookInfo(
         cause=cause,
         title=next((one.title for one in [facts.found(cause)] if one is not None), title_of_rule(cause)),
-        headline=verdict_words(verdict.kind.replace("_", " "), verdict.why),
+        headline=verdict.sentence,
         stages=stages,
         answers=answers,
     )
@@ -105,7 +104,7 @@ def _url_of_commands(service: Components, request: Request) -> str:
 def _sends_tokens(mask_rate: float | None, judgement: Judgement | None) -> bool:
     """Whether a run calls log_batch: rows of scalars alone have no mask rate, and empty masks none either."""
     counts_none = judgement is not None and judgement.counts_no_token
-    return counts_none or (mask_rate is not None)
+    return counts_none or mask_rate is not None
 
 
 def _firing(service: Components, run: Run, *, access: Access) -> list[Alert]:

@@ -187,7 +187,7 @@ class RunProcessor:
         )
 
     def _summary(self) -> RunSummary:
-        """Return the summary, made anew once a row closed or was judged."""
+        """Return the summary; it is computed again only after a row has closed or was judged."""
         row, judged = self._run.gauge_row, self._run.pipeline_state.judge
         if self._summarized is None or self._summarized[0] is not row or self._summarized[1] is not judged:
             self._summarized = row, judged, summary_of({} if row is None else row.signals, judged)
