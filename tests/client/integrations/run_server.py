@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,18 +10,16 @@ from pathlib import Path
 import pytest
 
 from tests.client.server import Peer
-from trmon_client.monitor import Monitor
+from trmon_client.process import exit_hooks
 
 
 @contextmanager
 def run_server(spool: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Peer]:
-    """Set the TRMON_ variables of the next run; at the end, close the monitors, which the exit would."""
+    """Set the TRMON_ variables of the next run; at the end, finish all runs as the end of the process does."""
     for name in [name for name in os.environ if name.startswith("TRMON_")]:
         monkeypatch.delenv(name)
     with Peer() as peer:
         for name, value in {"URL": peer.url, "PROJECT": "math", "RUN": "tiny", "SPOOL_DIR": str(spool)}.items():
             monkeypatch.setenv(f"TRMON_{name}", value)
         yield peer
-        for found in gc.get_objects():
-            if type(found) is Monitor:
-                found.close()
+        exit_hooks._end_all(exit_hooks.ExitHooks._observed_end)
