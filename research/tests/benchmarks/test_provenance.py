@@ -23,7 +23,7 @@ def test_no_figure_is_older_than_what_it_is_of() -> None:
     assert not is_told or read_told() is not None, "the messages are of other rules or another model: make collapse"
 
 
-def test_a_digest_changes_with_what_code_does_and_not_with_its_words(tmp_path: Path) -> None:
+def test_a_digest_changes_with_what_code_does_and_not_with_its_words_or_imports(tmp_path: Path) -> None:
     path = tmp_path / "code.py"
 
     def digest(text: str) -> str:
@@ -32,4 +32,5 @@ def test_a_digest_changes_with_what_code_does_and_not_with_its_words(tmp_path: P
 
     first = digest('"""Words."""\nLIMIT = 1\n"""Words."""\n\ndef f() -> int:\n    """Words."""\n    return LIMIT\n')
     assert digest("LIMIT = 1  # other words\n\n\ndef f() -> int:\n    return LIMIT\n") == first
+    assert digest("import math\nLIMIT = 1\n\ndef f() -> int:\n    from os import path\n    return LIMIT\n") == first
     assert digest("LIMIT = 2\n\ndef f() -> int:\n    return LIMIT\n") != first

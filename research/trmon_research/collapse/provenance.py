@@ -46,15 +46,16 @@ def _digest(paths: Iterable[Path]) -> str:
 
 
 def _code(path: Path) -> bytes:
-    """Return what a module does: neither comments nor docstrings nor layout."""
+    """Return what a module does: neither comments nor docstrings nor layout, nor where its names are imported from."""
     tree = ast.parse(path.read_text())
     for node in ast.walk(tree):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            node.body = [one for one in node.body if not _is_text(one)] or [ast.Pass()]
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef | ast.If):
+            node.body = [one for one in node.body if not _is_text_or_import(one)] or [ast.Pass()]
     return ast.dump(tree).encode()
 
 
-def _is_text(statement: ast.stmt) -> bool:
-    """Whether a statement is a docstring, of an attribute too."""
+def _is_text_or_import(statement: ast.stmt) -> bool:
+    """Whether a statement is an import or a docstring, of an attribute too."""
     value = statement.value if isinstance(statement, ast.Expr) else None
-    return isinstance(value, ast.Constant) and isinstance(value.value, str)
+    is_text = isinstance(value, ast.Constant) and isinstance(value.value, str)
+    return is_text or isinstance(statement, ast.Import | ast.ImportFrom)
