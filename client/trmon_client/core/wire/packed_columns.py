@@ -173,30 +173,20 @@ def pack_columns(columns: Columns) -> PackedColumns:
 def pack_table(
     columns: Mapping[str, Any], specs: Mapping[str, ColumnSpec], *, n_rows: int, histograms: Mapping[Pair, Any]
 ) -> PackedColumns:
-    """Return numpy columns, [n_rows] each, and histograms packed in canonical form: equal data has equal bytes."""
-    names, pairs = names_by_dtype(columns, specs), tuple(sorted(histograms))
-    rows = {dtype: canonical_rows([columns[name] for name in group], dtype) for dtype, group in names.items()}
-    counts = canonical_rows([histograms[pair] for pair in pairs], "i8")
-    return pack_rows(rows, names, n_rows=n_rows, pairs=pairs, histograms=counts)
+    """Return numpy columns, [n_rows] each, and histograms packed in canonical form.
 
-
-def pack_rows(
-    rows: Mapping[DType, bytes],
-    names: Mapping[DType, tuple[str, ...]],
-    *,
-    n_rows: int,
-    pairs: tuple[Pair, ...],
-    histograms: bytes,
-) -> PackedColumns:
-    """Return canonical numbers packed; equal numbers give equal bytes with the same version of zstd.
-
-    Args: rows: little-endian numbers, [columns, n_rows] of each dtype, in the order of the sorted names; histograms:
-    i8 [pairs, N_BINS].
+    Equal numbers give equal bytes with the same version of zstd.
     """
-    planes = [byte_shuffle(rows[dtype], int(dtype[1])) for dtype in DTYPES]
-    data = b"".join([*planes, byte_shuffle(histograms, 8)])
+    names, pairs = names_by_dtype(columns, specs), tuple(sorted(histograms))
+    planes = [_canonical_planes([columns[name] for name in names[dtype]], dtype) for dtype in DTYPES]
+    data = b"".join([*planes, _canonical_planes([histograms[pair] for pair in pairs], "i8")])
     compressor = _contexts.noise if len(data) <= MAX_NOISE_BYTES else _contexts.compressor
-    return PackedColumns(n_rows, dict(names), pairs, compressor.compress(data))
+    return PackedColumns(n_rows, names, pairs, compressor.compress(data))
+
+
+def _canonical_planes(arrays: Sequence[Any], dtype: DType) -> bytes:
+    """Return arrays of equal length as planes of canonical little-endian numbers."""
+    return byte_shuffle(canonical_numbers(np.array(arrays, f"<{dtype}").tobytes(), dtype), int(dtype[1]))
 
 
 def open_packed_columns(parcel: PackedColumns) -> UnpackedColumns:
@@ -215,11 +205,6 @@ def open_packed_columns(parcel: PackedColumns) -> UnpackedColumns:
         columns[dtype] = DTypeSection(data, dtype, (len(parcel.names.get(dtype, ())), n), offset)
         offset = columns[dtype].end
     return UnpackedColumns(parcel, columns, DTypeSection(data, "i8", (len(parcel.pairs), N_BINS), offset))
-
-
-def canonical_rows(arrays: Sequence[Any], dtype: DType) -> bytes:
-    """Return arrays of equal length as rows of canonical little-endian numbers."""
-    return canonical_numbers(np.array(arrays, f"<{dtype}").tobytes(), dtype)
 
 
 def pack_bits(accepted: Any) -> bytes:

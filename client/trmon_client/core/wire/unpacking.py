@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
-from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -50,7 +49,6 @@ from trmon_client.core.wire.packed_columns import (
     names_by_dtype,
     open_packed_columns,
     pack_bits,
-    pack_rows,
     pack_table,
 )
 
@@ -95,8 +93,7 @@ def open_turns(packed: PackedTurns, *, n_sequences: int, pairs: tuple[Pair, ...]
     found = open_packed_columns(packed.table)
     integers = dict(zip(packed.table.names["i8"], found.columns["i8"].numbers(), strict=True))
     sequences = integers[SEQUENCE]
-    if not are_counts(integers["n_tokens"]).all():
-        raise WireError("turns.table.n_tokens", NOT_A_COUNT)
+    _check_counts("turns.table.n_tokens", integers["n_tokens"])
     if n_turns and (sequences[0] < 0 or sequences[-1] >= n_sequences or (np.diff(sequences) < 0).any()):
         raise WireError(f"turns.table.{SEQUENCE}", f"must ascend from 0 and be below {n_sequences}")
     if packed.accepted is not None and len(packed.accepted) != -(-n_turns // 8):
@@ -107,9 +104,6 @@ def open_turns(packed: PackedTurns, *, n_sequences: int, pairs: tuple[Pair, ...]
 COUNT_BYTES = 5
 MAX_COUNT = 1 << 8 * COUNT_BYTES
 """Counts of tokens are below this, so that their sum over a report fits in 64 bits."""
-NOT_A_COUNT = f"counts must be zero or more, and below {MAX_COUNT}"
-
-_dtype_of, _data_of = attrgetter("dtype"), attrgetter("data")
 
 
 def wire_number(value: JsonNumber) -> float:
@@ -117,36 +111,10 @@ def wire_number(value: JsonNumber) -> float:
     return math.nan if value is None else float(value)
 
 
-def column_bytes(columns: Mapping[str, WireColumn], names: tuple[str, ...], *, dtype: DType, n: int) -> bytes:
-    """Return the columns of one dtype, [columns, n], as little-endian bytes. Errors: WireError naming the column."""
-    encoded = [columns[name] for name in names]
-    rows = _joined(encoded, dtype=dtype, n=n)
-    if rows is not None:
-        return rows
-    # One by one, which allows lists and names an invalid column.
-    arrays = []
-    for name, column in zip(names, encoded, strict=True):
-        array = _array(f"columns.{name}", column, dtype)
-        if len(array) != n:
-            raise WireError(f"columns.{name}", f"has {len(array)} values where n_tokens has {n}")
-        arrays.append(array)
-    return np.array(arrays, f"<{dtype}").tobytes()
-
-
-def _joined(columns: Sequence[WireColumn], *, dtype: DType, n: int) -> bytes | None:
-    """Return the concatenated bytes of columns; None if one is a list or has the wrong dtype or length."""
-    try:
-        data: list[bytes] = list(map(_data_of, columns))
-    except AttributeError:
-        return None
-    if set(map(_dtype_of, columns)) <= {dtype} and set(map(len, data)) <= {n * int(dtype[1])}:
-        return b"".join(data)
-    return None
-
-
-def are_counts(numbers: Any) -> Any:
-    """Return which integers can be counts; as unsigned numbers, negative ones are too large."""
-    return numbers.view("<u8") < MAX_COUNT
+def _check_counts(field: str, numbers: Any) -> None:
+    # As unsigned numbers, negative ones are too large.
+    if not (numbers.view("<u8") < MAX_COUNT).all():
+        raise WireError(field, f"counts must be zero or more, and below {MAX_COUNT}")
 
 
 def _array(field: str, encoded: WireColumn, dtype: DType) -> Any:
@@ -170,24 +138,6 @@ def _floats(field: str, encoded: list[JsonNumber], dtype: DType) -> Any:
             return np.array([wire_number(value) for value in encoded], dtype=f"<{dtype}")
     except OverflowError as error:
         raise WireError(field, "holds a number too large for a float64") from error
-
-
-def histogram_bytes(report: Report, pairs: tuple[Pair, ...]) -> bytes:
-    """Return the histograms of the pairs, [pairs, N_BINS], as little-endian bytes. Errors: WireError naming one."""
-    given = [report.histograms[pair] for pair in pairs]
-    rows = _joined(given, dtype="i8", n=N_BINS)
-    if rows is None or not are_counts(np.frombuffer(rows, "<i8")).all():
-        rows = b"".join(_histogram(pair, encoded).tobytes() for pair, encoded in zip(pairs, given, strict=True))
-    return rows
-
-
-def _histogram(pair: Pair, encoded: WireColumn) -> Any:
-    counts = _array(f"histograms.{pair}", encoded, "i8")
-    if len(counts) != N_BINS:
-        raise WireError(f"histograms.{pair}", f"must have {N_BINS} bins, got {len(counts)}")
-    if not are_counts(counts).all():
-        raise WireError(f"histograms.{pair}", NOT_A_COUNT)
-    return counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,8 +175,7 @@ def column_layout(given: tuple[str, ...]) -> ColumnLayout:
             if f"{pair}_{stem}" not in known:
                 raise WireError(f"columns.{pair}_{stem}", f"is required with {pair}_sum_d")
     by_dtype = names_by_dtype(known, COLUMNS)
-    counts = (i for i, name in enumerate(by_dtype["i8"]) if COLUMNS[name].reduction is Reduction.SUM)
-    return ColumnLayout(by_dtype, tuple(counts))
+    return ColumnLayout(by_dtype, tuple(i for i, name in enumerate(by_dtype["i8"]) if _is_count(name)))
 
 
 @lru_cache(MAX_CACHED_LAYOUTS)
@@ -250,26 +199,28 @@ def storable_columns(report: Report) -> tuple[PackedColumns, int]:
 
     Errors: WireError naming the column that is unknown or missing, or has the wrong dtype or length.
     """
-    if report.parcel is not None:
-        check_no_duplicates("parcel.names", _flat(report.parcel.names))
-        check_no_duplicates("parcel.pairs", report.parcel.pairs)
-        if report.parcel.n_bytes > MAX_PARCEL_BYTES:
-            raise WireError("parcel", f"holds more than {MAX_PARCEL_BYTES} bytes; send it in chunks")
-        found = open_packed_columns(report.parcel)
-        if _is_canonical(found, wire=report.wire):
-            _check_bits(report.accepted, report.parcel.n_sequences)
-            _check_turns(report, _flat(report.parcel.names), n_sequences=report.parcel.n_sequences)
-            return report.parcel, found.n_tokens
-    unpacked = _with_single_columns(report)
-    layout = column_layout(known_columns(tuple(unpacked.columns), wire=unpacked.wire))
-    names = layout.by_dtype
-    rows, n = _checked_rows(unpacked, layout)
-    pairs = tuple(sorted(unpacked.histograms))
-    histograms = histogram_bytes(unpacked, pairs)
-    _check_turns(report, _flat(names), n_sequences=n)
-    n_tokens = np.frombuffer(rows["i8"], "<i8", n, 8 * n * names["i8"].index("n_tokens")).sum()
-    rows = {dtype: canonical_numbers(numbers, dtype) for dtype, numbers in rows.items()}
-    return pack_rows(rows, names, n_rows=n, pairs=pairs, histograms=histograms), int(n_tokens)
+    found = None if report.parcel is None else _opened(report.parcel)
+    if found is not None and _is_canonical(found, wire=report.wire):
+        parcel, n_tokens = found.parcel, found.n_tokens
+    else:
+        given = (report.columns, report.histograms) if found is None else _encoded(found)
+        columns, histograms = _checked_arrays(*given, wire=report.wire)
+        parcel = pack_table(columns, COLUMNS, n_rows=len(columns["n_tokens"]), histograms=histograms)
+        n_tokens = int(columns["n_tokens"].sum())
+    n = parcel.n_sequences
+    if report.accepted is not None and len(report.accepted) != -(-n // 8):
+        raise WireError("accepted", f"{n} sequences take {-(-n // 8)} bytes of bits, got {len(report.accepted)}")
+    if report.turns is not msgspec.UNSET:
+        open_turns(report.turns, n_sequences=n, pairs=_pairs(_flat(parcel.names)))
+    return parcel, n_tokens
+
+
+def _opened(parcel: PackedColumns) -> UnpackedColumns:
+    check_no_duplicates("parcel.names", _flat(parcel.names))
+    check_no_duplicates("parcel.pairs", parcel.pairs)
+    if parcel.n_bytes > MAX_PARCEL_BYTES:
+        raise WireError("parcel", f"holds more than {MAX_PARCEL_BYTES} bytes; send it in chunks")
+    return open_packed_columns(parcel)
 
 
 def columns_of_packed(report: Report, parcel: PackedColumns) -> Columns:
@@ -289,29 +240,46 @@ def columns_of_packed(report: Report, parcel: PackedColumns) -> Columns:
     )
 
 
-def _check_turns(report: Report, names: Container[str], *, n_sequences: int) -> None:
-    if report.turns is not msgspec.UNSET:
-        open_turns(report.turns, n_sequences=n_sequences, pairs=_pairs(names))
-
-
 def _pairs(names: Container[str]) -> tuple[Pair, ...]:
     return tuple(pair for pair in PAIRS if f"{pair}_sum_d" in names)
 
 
-def _with_single_columns(report: Report) -> Report:
-    if report.parcel is None:
-        return report
-    found = open_packed_columns(report.parcel)
-    return msgspec.structs.replace(
-        report,
-        columns={
-            name: EncodedColumn(dtype, row.tobytes())
-            for dtype, names in report.parcel.names.items()
-            for name, row in zip(names, found.columns[dtype].numbers(), strict=True)
-        },
-        histograms={pair: EncodedColumn("i8", counts.tobytes()) for pair, counts in found.histograms_by_pair().items()},
-        parcel=None,
-    )
+def _encoded(found: UnpackedColumns) -> tuple[dict[str, EncodedColumn], dict[Pair, EncodedColumn]]:
+    """Return packed columns and histograms as a client sends single ones."""
+    columns = {
+        name: EncodedColumn(dtype, row.tobytes())
+        for dtype, names in found.parcel.names.items()
+        for name, row in zip(names, found.columns[dtype].numbers(), strict=True)
+    }
+    return columns, {pair: EncodedColumn("i8", row.tobytes()) for pair, row in found.histograms_by_pair().items()}
+
+
+def _checked_arrays(
+    columns: Mapping[str, WireColumn], histograms: Mapping[Pair, WireColumn], *, wire: tuple[int, int]
+) -> tuple[dict[str, Any], dict[Pair, Any]]:
+    """Return the known columns and the histograms as numpy arrays, bit for bit. Errors: WireError naming one."""
+    names = known_columns(tuple(columns), wire=wire)
+    column_layout(names)
+    n = len(_array("columns.n_tokens", columns["n_tokens"], "i8"))
+    if n > MAX_SEQUENCES:
+        raise WireError("columns.n_tokens", f"must have at most {MAX_SEQUENCES} sequences in a report, got {n}")
+    arrays, counts = {}, {}
+    for name in names:
+        arrays[name] = array = _array(f"columns.{name}", columns[name], COLUMNS[name].dtype)
+        if len(array) != n:
+            raise WireError(f"columns.{name}", f"has {len(array)} values where n_tokens has {n}")
+        if _is_count(name):
+            _check_counts(f"columns.{name}", array)
+    for pair, column in histograms.items():
+        counts[pair] = array = _array(f"histograms.{pair}", column, "i8")
+        if len(array) != N_BINS:
+            raise WireError(f"histograms.{pair}", f"must have {N_BINS} bins, got {len(array)}")
+        _check_counts(f"histograms.{pair}", array)
+    return arrays, counts
+
+
+def _is_count(name: str) -> bool:
+    return COLUMNS[name].dtype == "i8" and COLUMNS[name].reduction is Reduction.SUM
 
 
 def _is_canonical(found: UnpackedColumns, *, wire: tuple[int, int]) -> bool:
@@ -339,23 +307,3 @@ def _has_noncanonical_floats(section: DTypeSection) -> bool:
         return False
     rows: bytes = section.numbers().tobytes()
     return canonical_numbers(rows, section.dtype) != rows
-
-
-def _checked_rows(report: Report, layout: ColumnLayout) -> tuple[dict[DType, bytes], int]:
-    """Return the checked columns of a report by dtype, bit for bit, and the number of sequences."""
-    n = len(_array("columns.n_tokens", report.columns["n_tokens"], "i8"))
-    if n > MAX_SEQUENCES:
-        raise WireError("columns.n_tokens", f"must have at most {MAX_SEQUENCES} sequences in a report, got {n}")
-    rows = {dtype: column_bytes(report.columns, names, dtype=dtype, n=n) for dtype, names in layout.by_dtype.items()}
-    names = layout.by_dtype["i8"]
-    is_count = are_counts(np.frombuffer(rows["i8"], "<i8").reshape(len(names), n)).all(-1)
-    for i in layout.counts:
-        if not is_count[i]:
-            raise WireError(f"columns.{names[i]}", NOT_A_COUNT)
-    _check_bits(report.accepted, n)
-    return rows, n
-
-
-def _check_bits(accepted: bytes | None, n: int) -> None:
-    if accepted is not None and len(accepted) != -(-n // 8):
-        raise WireError("accepted", f"{n} sequences take {-(-n // 8)} bytes of bits, got {len(accepted)}")
