@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from trmon.api.http.auth import Authenticator, check_bind
 from trmon.api.http.components import Components, Readiness
-from trmon.api.http.rate_limit import RateLimit, RateLimitSync
+from trmon.api.http.rate_limit import RateLimit, limit_sync
 from trmon.bootstrap.background_services import (
     BackgroundServices,
     build_background_services,
@@ -144,7 +144,8 @@ def _start(components: Components, services: BackgroundServices | None, *, limit
     if settings.redis_url is not None:
         url = settings.redis_url.get_secret_value()
         buckets = SharedBuckets(url, per_second=settings.rate_per_second, burst=settings.rate_burst)
-        rate_limit_sync = RateLimitSync(limit, buckets, on_failure=counters.redis_failures.labels("limits").inc)
+        stack.callback(buckets.close)
+        rate_limit_sync = limit_sync(limit, buckets, on_failure=counters.redis_failures.labels("limits").inc)
     view_sync.load_active(now=time.time())
     _connect(components, services, event_poller=event_poller)
     components.quota_gate.poll()

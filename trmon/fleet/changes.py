@@ -41,17 +41,20 @@ class PeriodicThread:
         task: Callable[[], object],
         *,
         every_seconds: float = POLL_SECONDS,
+        retry_seconds: float = 0.0,
         pause_seconds: float = PAUSE_SECONDS,
         is_ours: Callable[[], bool] = lambda: True,
         failure: str = "poll_failed",
         on_failure: Callable[[], object] = lambda: None,
     ) -> None:
-        """Args: pause_seconds: between a wake-up and the task, so that one call reads several changes; is_ours: whether
-        this process runs the task, of several; failure: the event in the log; on_failure: counts it.
+        """Args: retry_seconds: shortest wait after a failure; pause_seconds: between a wake-up and the task, so that
+        one call reads several changes; is_ours: whether this process runs the task, of several; failure: the event in
+        the log; on_failure: counts it.
         """
         self._name = name
         self._task = task
         self._every_seconds = every_seconds
+        self._retry_seconds = retry_seconds
         self._pause_seconds = pause_seconds
         self._is_ours = is_ours
         self._failure = failure
@@ -101,7 +104,7 @@ class PeriodicThread:
         except Exception as error:  # noqa: BLE001 - the edge of the thread: the next call tries again
             self._on_failure()
             log.warning(self._failure, thread=self._name, error=str(error))
-            return self._every_seconds
+            return max(self._every_seconds, self._retry_seconds)
         return NOTIFIED_POLL_SECONDS if self.is_notified() else self._every_seconds
 
 

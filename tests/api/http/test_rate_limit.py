@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 
 import pytest
 
 from tests.fixtures.redis import Redis
 from tests.fixtures.running_service import Serve, bearer, make_token
 from tests.fixtures.waiting import eventually
-from trmon.api.http.rate_limit import MAX_BUCKETS, SYNC_SECONDS, RateLimit, RateLimitSync
+from trmon.api.http.rate_limit import MAX_BUCKETS, SYNC_SECONDS, RateLimit, limit_sync
 from trmon.domain.access import Scope, Token
 from trmon.store.redis import SharedBuckets
 
@@ -101,18 +102,19 @@ def server() -> Iterator[Redis]:
 @pytest.fixture
 def replica(server: Redis, failures: Counter[str]) -> Iterator[Replica]:
     """Return a function that starts replicas with buckets of ten that hardly refill."""
-    started: list[RateLimitSync] = []
+    stack = ExitStack()
 
     def start() -> RateLimit:
         limit = RateLimit(per_second=SLOW, burst=BURST, is_shared=True)
         buckets = SharedBuckets(server.url, per_second=SLOW, burst=BURST)
-        started.append(RateLimitSync(limit, buckets, on_failure=lambda: failures.update(["limits"])))
-        started[-1].start()
+        stack.callback(buckets.close)
+        sharing = limit_sync(limit, buckets, on_failure=lambda: failures.update(["limits"]))
+        sharing.start()
+        stack.callback(sharing.close)
         return limit
 
-    yield start
-    for sharing in started:
-        sharing.close()
+    with stack:
+        yield start
 
 
 def taken(limit: RateLimit, n: int, *, caller: str = "ana") -> int:

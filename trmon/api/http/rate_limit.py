@@ -6,12 +6,13 @@ import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from threading import Event, Lock, Thread
+from threading import Lock
 from typing import TYPE_CHECKING
 
 from trmon.api.http.auth import caller_name
 from trmon.domain.access import Access
-from trmon.domain.errors import NotReady, Overloaded
+from trmon.domain.errors import Overloaded
+from trmon.fleet.changes import PeriodicThread
 
 if TYPE_CHECKING:
     from trmon.store.redis import SharedBuckets
@@ -115,33 +116,21 @@ SYNC_SECONDS = 0.1
 RETRY_SECONDS = 1.0
 
 
-class RateLimitSync:
-    """A thread that syncs a replica's buckets with the shared ones; during an outage the replica limits on its own."""
+def limit_sync(limit: RateLimit, buckets: SharedBuckets, *, on_failure: Callable[[], None]) -> PeriodicThread:
+    """Return the thread that syncs a replica's buckets with the shared ones, not started.
 
-    def __init__(self, limit: RateLimit, buckets: SharedBuckets, *, on_failure: Callable[[], None]) -> None:
-        self._limit = limit
-        self._buckets = buckets
-        self._on_failure = on_failure
-        self._stopping = Event()
-        self._thread = Thread(target=self._run, name="trmon-limits", daemon=True)
+    During an outage the replica limits on its own.
+    """
 
-    def start(self) -> None:
-        """Start the thread."""
-        self._thread.start()
+    def sync() -> None:
+        if spent := limit.take_spent():
+            limit.sync(buckets.spend(spent), now=time.monotonic())
 
-    def close(self) -> None:
-        """Stop the thread and close the connection."""
-        self._stopping.set()
-        self._thread.join()
-        self._buckets.close()
-
-    def _run(self) -> None:
-        while not self._stopping.wait(SYNC_SECONDS):
-            spent = self._limit.take_spent()
-            if not spent:
-                continue
-            try:
-                self._limit.sync(self._buckets.spend(spent), now=time.monotonic())
-            except NotReady:
-                self._on_failure()
-                self._stopping.wait(RETRY_SECONDS)
+    return PeriodicThread(
+        "limits",
+        sync,
+        every_seconds=SYNC_SECONDS,
+        retry_seconds=RETRY_SECONDS,
+        pause_seconds=0.0,
+        on_failure=on_failure,
+    )
