@@ -9,7 +9,7 @@ import pytest
 
 from tests.fixtures.waiting import eventually
 from trmon.domain.errors import LakeUnavailable, Overloaded
-from trmon.store.lake.location import FIRST_PAUSE_SECONDS, MAX_READS, MAX_WAITING, LakeAccess, brief_error
+from trmon.store.lake.location import FIRST_PAUSE_SECONDS, MAX_READS, LakeAccess, brief_error
 
 
 class Clock:
@@ -77,12 +77,12 @@ def test_a_slow_lake_holds_few_threads() -> None:
         except Overloaded:
             return False
 
-    n_threads = MAX_READS + MAX_WAITING + 5
+    n_threads = MAX_READS + 5
     with ThreadPoolExecutor(n_threads) as pool:
         reads = [pool.submit(read, i) for i in range(n_threads)]
         eventually(lambda: sum(future.done() for future in reads), lambda n_refused: n_refused == 5)
         go_on.set()
-        assert sum(future.result(30) for future in reads) == MAX_READS + MAX_WAITING
+        assert sum(future.result(30) for future in reads) == MAX_READS
 
 
 def test_the_tree_that_deltalake_draws_is_one_line() -> None:

@@ -70,10 +70,8 @@ def lake_location_of(url: str) -> LakeLocation:
     return LakeLocation(url.rstrip("/"))
 
 
-MAX_READS = 8
+MAX_READS = 16
 """Reads at once; each occupies a thread of those that answer requests."""
-MAX_WAITING = 8
-WAIT_SECONDS = 10.0
 FIRST_PAUSE_SECONDS = 2.0
 MAX_PAUSE_SECONDS = 60.0
 MESSAGE_LENGTH = 200
@@ -93,7 +91,6 @@ class LakeAccess:
         self._monotonic = monotonic
         self._slots = BoundedSemaphore(MAX_READS)
         self._lock = Lock()
-        self._waiting = 0
         self._failures = 0
         self._refused_until = 0.0
         self._reason = ""
@@ -105,9 +102,8 @@ class LakeAccess:
 
         self._check_reachable()
         if not self._slots.acquire(blocking=False):
-            self._wait()
+            raise Overloaded("too many requests read runs from the lake; retry", retry_after_seconds=1.0)
         try:
-            self._check_reachable()  # it may have failed for the one before
             yield
         except (DeltaError, OSError) as error:
             with self._lock:
@@ -119,18 +115,6 @@ class LakeAccess:
         finally:
             self._slots.release()
         self._failures = 0
-
-    def _wait(self) -> None:
-        with self._lock:
-            if self._waiting >= MAX_WAITING:
-                raise Overloaded("too many requests read runs from the lake; retry", retry_after_seconds=1.0)
-            self._waiting += 1
-        try:
-            if not self._slots.acquire(timeout=WAIT_SECONDS):
-                raise Overloaded("the lake is slow; retry", retry_after_seconds=5.0)
-        finally:
-            with self._lock:
-                self._waiting -= 1
 
     def _check_reachable(self) -> None:
         if self._monotonic() < self._refused_until:
