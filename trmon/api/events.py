@@ -16,7 +16,7 @@ from fastapi.responses import StreamingResponse
 
 from trmon.api.http.auth import Reader
 from trmon.api.http.components import Components, Service
-from trmon.domain.errors import InvalidInput, Unauthenticated
+from trmon.domain.errors import Unauthenticated
 from trmon.domain.identity import RunKey
 from trmon.store.repositories.events import StoredEvent
 
@@ -89,7 +89,7 @@ async def follow_events(
     Every 5 s an event `judging` says how far the service itself is behind: `beat_age_seconds` since a worker made
     progress, null without one, and `oldest_unprocessed_seconds`, the age of the oldest report not processed.
     """
-    key = None if run is None else _run_key(run)
+    key = None if run is None else RunKey.parse(run, field="run")
     if key is not None:
         await run_in_threadpool(service.store.runs.get, key, access=access)
 
@@ -107,10 +107,3 @@ async def follow_events(
     read = partial(events.read_after, access=access, run=key, limit=MAX_EVENTS_PER_READ)
     stream = stream_events(service, read, position=position, is_authorized=is_authorized)
     return StreamingResponse(stream, media_type=EVENT_STREAM, headers=UNBUFFERED)
-
-
-def _run_key(run: str) -> RunKey:
-    project, slash, name = run.partition("/")
-    if not slash:
-        raise InvalidInput("run", "must be project/run")
-    return RunKey.checked(project, name)

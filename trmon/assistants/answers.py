@@ -11,8 +11,8 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 from pydantic import Field
 
+from trmon.domain.identity import RunKey
 from trmon.domain.severity import json_number
-from trmon.terminal.arguments import parse_run_name
 from trmon.terminal.text import printable
 
 Answer = dict[str, Any]
@@ -33,7 +33,7 @@ EMPTY: tuple[Any, ...] = (None, "", [], {})
 
 def checked_run(run: str) -> str:
     """Return a run's name if it is one. Errors: InvalidInput that says where names are listed."""
-    return str(parse_run_name(run, otherwise="; list_runs names the runs"))
+    return str(RunKey.parse(run, otherwise="; list_runs names the runs"))
 
 
 def shortened(answer: object, *without: str, text: int = TEXT_CHARACTERS, items: int = MAX_ITEMS) -> Answer:

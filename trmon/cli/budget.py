@@ -10,7 +10,7 @@ import typer
 
 from trmon.cli.command import console, echo_json, plain_errors
 from trmon.cli.running_service import service_of
-from trmon.terminal.arguments import parse_run_name
+from trmon.domain.identity import RunKey
 from trmon.terminal.text import print_lines
 from trmon_client.api import BudgetInfo
 from trmon_client.api.answers import encode_answer
@@ -106,7 +106,7 @@ def budget_command(
 ) -> None:
     """Print which mismatch and lag a run can tolerate, where its drift comes from, and the advice for its pipeline."""
     with plain_errors(), service_of(url) as service:
-        found = service.budget(str(parse_run_name(run)))
+        found = service.budget(str(RunKey.parse(run)))
         if as_json:
             echo_json(encode_answer(found))
         else:

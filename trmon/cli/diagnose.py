@@ -17,9 +17,9 @@ from rich.markup import escape
 from trmon.cli.command import AllNames, NameMapping, console, echo_json, given_mapping, plain_errors, unusable_input
 from trmon.cli.running_service import service_of
 from trmon.domain.errors import InvalidInput
+from trmon.domain.identity import RunKey
 from trmon.logs import STANDARD_INPUT, holds_log, log_file
 from trmon.logs.source import is_url
-from trmon.terminal.arguments import parse_run_name
 from trmon.terminal.diagnosis_text import (
     answers_lines,
     diagnosis_lines,
@@ -135,7 +135,7 @@ def diagnose_command(
         else:
             _check_log_options(fail_on=fail_on, gpus=gpus, rules=rules, map=mapping)
             with service_of(url) as service:
-                found = service.diagnosis(str(parse_run_name(run or "", otherwise="; or give a log file")))
+                found = service.diagnosis(str(RunKey.parse(run or "", otherwise="; or give a log file")))
             if as_json:
                 echo_json(msgspec.json.format(encode_answer(found)))
             else:
@@ -194,7 +194,7 @@ def runbook_command(
     """
     with plain_errors(), service_of(url) as service:
         if "/" in name:
-            found = service.runbook(str(parse_run_name(name)))
+            found = service.runbook(str(RunKey.parse(name)))
             told = (f"[bold]{escape(found.headline)}[/bold]", *stage_lines(found.stages))
             lines, answer = (*told, *map(escape, answers_lines(found.answers))), encode_answer(found)
         else:

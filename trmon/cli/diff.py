@@ -13,7 +13,7 @@ import typer
 from trmon.cli.command import console, echo_json, plain_errors
 from trmon.cli.running_service import service_of
 from trmon.domain.health.judgement import verdict_words
-from trmon.terminal.arguments import parse_run_name
+from trmon.domain.identity import RunKey
 from trmon.terminal.text import PIPE_WIDTH, cut_middle, kind_words, print_lines
 from trmon_client.api.answers import encode_answer
 from trmon_client.api.comparison import ComparedRun, ComparisonInfo
@@ -78,7 +78,7 @@ def diff_command(
 ) -> None:
     """Print where runs part, in which signal first, and how their verdicts, policies and configurations differ."""
     with plain_errors(), service_of(url) as service:
-        found = service.diff([str(parse_run_name(run)) for run in runs], by=by)
+        found = service.diff([str(RunKey.parse(run)) for run in runs], by=by)
         if as_json:
             echo_json(encode_answer(found))
         else:

@@ -15,8 +15,8 @@ from rich.text import Text
 from trmon.cli.command import console, echo_json, plain_errors
 from trmon.cli.running_service import service_of
 from trmon.domain.errors import InvalidInput
+from trmon.domain.identity import RunKey
 from trmon.domain.runs.run import RunState
-from trmon.terminal.arguments import parse_run_name
 from trmon.terminal.fleet import EDGES, GAP
 from trmon.terminal.names import fold_run_names
 from trmon.terminal.text import PIPE_WIDTH, last_seen_text
@@ -93,7 +93,7 @@ def delete_command(
 ) -> None:
     """Delete a run with all its data, after asking; needs a token with the scope admin."""
     with plain_errors(), service_of(url) as service:
-        name = str(parse_run_name(run))
+        name = str(RunKey.parse(run))
         if not yes:
             found = service.run(name)
             step = "without a step" if found.last_step is None else f"at step {found.last_step:,}"
@@ -123,7 +123,7 @@ def note_command(
 ) -> None:
     """Write a note on a run or on one of its steps, or print its notes, newest first."""
     with plain_errors(), service_of(url) as service:
-        name = str(parse_run_name(run))
+        name = str(RunKey.parse(run))
         if text is None and step is not None:
             raise InvalidInput("TEXT", "is required with --step")
         notes = service.notes(name) if text is None else [service.add_note(name, text, step=step)]

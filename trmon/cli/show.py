@@ -22,7 +22,6 @@ from trmon.domain.health.judgement import Urgency
 from trmon.domain.identity import RunKey
 from trmon.domain.severity import Severity
 from trmon.domain.signals.derived_signals import SHADOW_PREFIX
-from trmon.terminal.arguments import parse_run_name
 from trmon.terminal.diagnosis_text import print_diagnosis as show_diagnosis
 from trmon.terminal.text import (
     OF_SEVERITY,
@@ -223,7 +222,7 @@ def show(
 ) -> None:
     """Print a run: verdict, alerts, cause, evidence, remedy, signals and what policies reject."""
     with plain_errors(), service_of(url) as service:
-        print_run(fetch_run_detail(service, parse_run_name(run)), console(), now=time.time())
+        print_run(fetch_run_detail(service, RunKey.parse(run)), console(), now=time.time())
 
 
 def report_command(
@@ -236,6 +235,6 @@ def report_command(
     with plain_errors(), service_of(url) as service:
         if output.exists() and not force:
             raise InvalidInput("--output", f"{output} exists; choose another file, or give --force")
-        page = service.report(str(parse_run_name(run)))
+        page = service.report(str(RunKey.parse(run)))
         output.write_bytes(page)
         typer.echo(f"{output}: {len(page) / 1000:.0f} kB")

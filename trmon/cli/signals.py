@@ -14,8 +14,9 @@ from rich.table import Table
 from trmon.cli.command import console, plain_errors
 from trmon.cli.running_service import service_of
 from trmon.domain.errors import InvalidInput
+from trmon.domain.identity import RunKey
 from trmon.domain.severity import JsonNumber, json_number
-from trmon.terminal.arguments import parse_run_name, parse_steps
+from trmon.terminal.arguments import parse_steps
 from trmon_client.api import SignalHistory
 
 
@@ -68,7 +69,7 @@ def signals_command(
     with plain_errors(), service_of(url) as service:
         if as_csv and as_json:
             raise InvalidInput("--csv", "and --json were both given; give one of them")
-        name = str(parse_run_name(run))
+        name = str(RunKey.parse(run))
         if not names:
             typer.echo("\n".join(service.signal_names(name)))
             return

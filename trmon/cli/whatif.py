@@ -12,7 +12,8 @@ from trmon.cli.command import console, echo_json, plain_errors
 from trmon.cli.running_service import service_of
 from trmon.cli.stored_runs import Address, Workers, find_stored_runs, map_runs
 from trmon.domain.errors import InvalidInput
-from trmon.terminal.arguments import parse_policy_argument, parse_run_name
+from trmon.domain.identity import RunKey
+from trmon.terminal.arguments import parse_policy_argument
 from trmon.terminal.text import print_lines, print_rows
 from trmon_client.api.answers import encode_answer
 from trmon_client.api.policies import RangeInfo, ShareInfo, WhatIfInfo
@@ -93,7 +94,7 @@ def whatif_command(
     """Print what policies would have masked of a run's stored sequences, beside what was masked."""
     with plain_errors():
         policies = [parse_policy_argument(text) for text in policy]
-        name = None if run is None else str(parse_run_name(run))
+        name = None if run is None else str(RunKey.parse(run))
         if source is not None:
             whatif = _StoredWhatIf(policies, from_step=from_step, to_step=to_step, max_steps=max_steps)
             runs = find_stored_runs(source, project=project, runs=[] if name is None else [name])

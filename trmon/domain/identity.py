@@ -38,6 +38,14 @@ class RunKey:
         """Return the key. Errors: InvalidInput naming the field."""
         return cls(checked_name(project, field="project"), checked_name(run, field="run"))
 
+    @classmethod
+    def parse(cls, name: str, *, field: str = "RUN", otherwise: str = "") -> RunKey:
+        """Return the key of PROJECT/RUN. Args: otherwise: ends the message. Errors: InvalidInput naming the field."""
+        project, slash, run = name.partition("/")
+        if not slash:
+            raise InvalidInput(field, f"must be PROJECT/RUN, not {name!r:.260}{otherwise}")
+        return cls.checked(project, run)
+
 
 class BatchKey(msgspec.Struct, frozen=True):
     """The key of one optimizer update, or with `update` None of one whole rollout batch."""

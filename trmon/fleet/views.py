@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
+from operator import attrgetter
 from threading import Lock
 from typing import Literal
 
@@ -55,8 +56,8 @@ class RunViewCache:
         """Return the views of runs that have reported within the idle time, newest first; remove the others."""
         with self._lock:
             oldest = now - self._idle_after_seconds
-            self._views = {id_: view for id_, view in self._views.items() if _last_report_at(view) >= oldest}
-            return sorted(self._views.values(), key=_last_report_at, reverse=True)
+            self._views = {id_: view for id_, view in self._views.items() if view.run.newest_at >= oldest}
+            return sorted(self._views.values(), key=attrgetter("run.newest_at"), reverse=True)
 
 
 def thresholds_of(policy: Policy) -> Iterator[PolicyThreshold]:
@@ -71,10 +72,6 @@ def thresholds_of(policy: Policy) -> Iterator[PolicyThreshold]:
     for (statistic, pair, where, side), values in bounds.items():
         tightest = max(values) if side == "lower" else min(values)
         yield PolicyThreshold(statistic=statistic, pair=pair, where=where, bound=side, value=tightest)
-
-
-def _last_report_at(view: RunView) -> float:
-    return view.run.created_at if view.run.last_report_at is None else view.run.last_report_at
 
 
 class ViewSync:

@@ -8,7 +8,6 @@ from typing import Any
 import msgspec
 
 from trmon.domain.errors import InvalidInput
-from trmon.domain.identity import RunKey
 from trmon_client.core.policies.policy import Policy, preset
 from trmon_client.core.policies.sequence_statistics import PolicyError
 
@@ -48,14 +47,6 @@ def _bound(part: str) -> tuple[str, float]:
 
 
 STEPS = re.compile(r"(?=.)(\d{0,18})(:?)((?<=:)\d{0,18})?")
-
-
-def parse_run_name(name: str, *, otherwise: str = "") -> RunKey:
-    """Return the key of PROJECT/RUN. Args: otherwise: the alternative that the message offers. Errors: InvalidInput."""
-    project, slash, run = name.partition("/")
-    if not slash:
-        raise InvalidInput("RUN", f"must be PROJECT/RUN, not {name!r}{otherwise}")
-    return RunKey.checked(project, run)
 
 
 def parse_steps(text: str) -> tuple[int | None, int | None]:

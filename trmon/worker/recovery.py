@@ -141,7 +141,7 @@ def recover_run(log: RunLog, context: RunContext, *, now: float) -> LoadedRun:
     description, progress = context.run, log.progress(context.run.id)
     quarantined: Counter[QuarantinePart] = Counter()
     state = _state_of(progress, quarantined, run_id=description.id)
-    silent_since = max(description.last_report_at or description.created_at, state.silent_since)
+    silent_since = max(description.newest_at, state.silent_since)
     run = LoadedRun(
         context=context,
         pipeline_state=state,

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable
+from operator import attrgetter
 from threading import Condition, Thread
 
 import structlog
 
 from trmon.domain.ownership import Ownership
-from trmon.domain.runs.run import Run
 from trmon.store.repositories.run_log import RunLog
 from trmon.worker.pass_changes import RunUpdateWriter
 from trmon.worker.run_context import WatchConfig
@@ -179,10 +179,6 @@ class Worker:
             slots = gained if self._is_resumed else frozenset(fences or ())
             self._is_resumed = False  # until the query has succeeded
             unfinished = self._log.unfinished_runs(None if fences is None else slots)
-            newest_first = sorted(unfinished, key=_last_report_at, reverse=True)
+            newest_first = sorted(unfinished, key=attrgetter("newest_at"), reverse=True)
             self._scheduler.enqueue([run.id for run in newest_first], now=now)
             self._is_resumed = True
-
-
-def _last_report_at(run: Run) -> float:
-    return run.created_at if run.last_report_at is None else run.last_report_at

@@ -6,7 +6,6 @@ import pytest
 
 from tests.store.builders import CODE, append, batch, batch_key, begin, commit, paged, start_intake
 from trmon.domain.access import EVERYTHING
-from trmon.domain.errors import NotFound
 from trmon.store import Store
 
 
@@ -29,14 +28,9 @@ def test_batches_are_filtered_by_step(store: Store, run_id: int) -> None:
     assert store.batches.list(run_id, access=EVERYTHING, attempt_id=2).items == ()
 
 
-def test_a_batch_is_found_by_its_key_in_its_project(store: Store, run_id: int) -> None:
-    assert store.batches.get(batch_key(1, 3, 0), access=EVERYTHING).ordinal == 8
-    with pytest.raises(NotFound, match="step 9"):
-        store.batches.get(batch_key(1, 9), access=EVERYTHING)
+def test_batches_of_another_project_are_not_seen(store: Store, run_id: int) -> None:
     assert store.batches.list(run_id, access=CODE).items == ()
     assert store.batches.decisions(batch_key(1, 3), access=CODE) == ()
-    with pytest.raises(NotFound):
-        store.batches.get(batch_key(1, 3), access=CODE)
 
 
 def test_gauge_rows_are_listed_one_per_step_in_pages(store: Store, run_id: int) -> None:

@@ -67,18 +67,11 @@ def _takes_list(kind: object) -> bool:
 
 def split_run_keys(names: Sequence[str]) -> list[RunKey]:
     """Return the runs that PROJECT/RUN names, in order. Errors: InvalidInput."""
-    return [_key(name) for name in _split(names)]
+    return [RunKey.parse(name, field="runs", otherwise="; separate several by commas") for name in _split(names)]
 
 
 def _split(names: Sequence[str]) -> list[str]:
     return [name.strip() for name in ",".join(names).split(",") if name.strip()]
-
-
-def _key(name: str) -> RunKey:
-    project, slash, run = name.partition("/")
-    if not slash:
-        raise InvalidInput("runs", f"must be PROJECT/RUN, separated by commas, not {name!r:.260}")
-    return RunKey.checked(project, run)
 
 
 async def _run_key(project: str, run: str) -> RunKey:

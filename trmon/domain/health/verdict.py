@@ -113,7 +113,7 @@ def _problem_verdict(kind: VerdictKind, problems: Sequence[RunProblem], *, ended
 
 def _stalled(inputs: VerdictInputs, problems: Sequence[RunProblem], *, now: float) -> RunVerdict:
     run, expected = inputs.run, inputs.expected_step_seconds
-    silent = now - (run.created_at if run.last_report_at is None else run.last_report_at)
+    silent = now - run.newest_at
     every = "" if expected is None or expected < SHORTEST_TOLD_SECONDS else f", expected one every {duration(expected)}"
     why = f"no report for {duration(silent)}{every}"
     return _stopped(inputs, problems, RunVerdict(kind=VerdictKind.STALLED, why=why))
@@ -132,7 +132,7 @@ def _finished(inputs: VerdictInputs, problems: Sequence[RunProblem], *, now: flo
     run, judgement, incident = inputs.run, inputs.judgement, inputs.incident
     severity = Severity.INFO if incident is None else incident.severity
     if problems and how_run_ends(judgement, severity=severity) == ENDED_ILL:
-        is_past = now - (run.last_report_at or run.created_at) >= REVIEW_SECONDS
+        is_past = now - run.newest_at >= REVIEW_SECONDS
         verdict = _problem_verdict(VerdictKind.ENDED_ILL, problems, ended=f"; ended{_at(run)}")
         return replace(verdict, is_calm=is_past, todo=None if is_past else verdict.todo)
     if problems:

@@ -174,6 +174,11 @@ class Run:
     warnings: tuple[RunWarning, ...] = ()
 
     @property
+    def newest_at(self) -> float:
+        """When its newest report or scalars came; before the first, when it was created."""
+        return self.created_at if self.last_report_at is None else self.last_report_at
+
+    @property
     def mistakes(self) -> tuple[RunWarning, ...]:
         """The warnings about mistakes in the trainer's calls."""
         return tuple(one for one in _parted(self.warnings)[0] if not one.kind.startswith(RECORDED))

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Collection
 
 from sqlalchemy import ColumnElement, Engine, and_, or_, select, true
 
 from trmon.domain.access import Access
 from trmon.domain.batches.batch import BatchRow, DecisionRow, PolicyRole
-from trmon.domain.errors import NotFound
 from trmon.domain.identity import BatchKey
 from trmon.store.repositories.attempt_places import AttemptPlaces, read_steps
 from trmon.store.rows.batches import (
@@ -96,19 +94,6 @@ class Batches(Reader):
             if len(keys) == limit:
                 break
         return tuple(keys)
-
-    def get(self, key: BatchKey, *, access: Access) -> BatchRow:
-        """Return a batch. Errors: NotFound."""
-        found = select(tables.batch).join(tables.run).where(*is_batch(tables.batch, key), visible_runs(access))
-        with self._reader.connect() as connection:
-            moved = self._places.among(connection, [key.attempt_id], access=access)
-            batches = [] if moved else read_batches(connection, found, names=self._names)
-        if moved:
-            of_step = BatchSelection(step=key.step, limit=sys.maxsize)
-            batches = [row for row in moved.history.batches(moved.ids, of_step) if row.key == key]
-        if not batches:
-            raise NotFound("batch", f"step {key.step}, update {key.update}, attempt {key.attempt_id}")
-        return batches[0]
 
     def returned_decisions(self, keys: Collection[BatchKey], *, access: Access) -> dict[BatchKey, DecisionRow]:
         """Return the decision of the active policy by batch; batches without one, or not visible, are left out."""
