@@ -25,7 +25,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from trmon.domain.errors import NotReady
 from trmon.store.lake.delta_schema import PARTITIONS, LakeTable
 from trmon.store.lake.location import CONNECT_SECONDS, MAX_ATTEMPTS, REQUEST_SECONDS, LakeLocation, brief_error
-from trmon.store.lake.row_groups import ColumnFilter
+from trmon.store.lake.row_groups import ColumnFilter, Filters
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +173,14 @@ def log_entries(delta_table: DeltaTable) -> list[LogEntry]:
     return entries
 
 
+def matching(entries: Iterable[LogEntry], filters: Filters) -> Iterator[LogEntry]:
+    """Yield the files that can have a row that matches, whose values are between the file's minimum and maximum."""
+    bounds = [(one, f"min.{one.column}", f"max.{one.column}") for one in filters]
+    for entry in entries:
+        if all(one.may_match(entry.get(least), entry.get(most)) for one, least, most in bounds):
+            yield entry
+
+
 def files_with(delta_table: DeltaTable, column: str, value: int) -> list[LogEntry]:
-    """Return the files that can have a row with this value, which is between the file's minimum and maximum."""
-    wanted, least, most = ColumnFilter.equal(column, value), f"min.{column}", f"max.{column}"
-    return [entry for entry in log_entries(delta_table) if wanted.may_match(entry.get(least), entry.get(most))]
+    """Return the files that can have a row with this value."""
+    return list(matching(log_entries(delta_table), [ColumnFilter.equal(column, value)]))

@@ -5,7 +5,7 @@ The list of a table's files is kept, and read again once the database knows a ne
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from threading import Lock
 from typing import Any
@@ -18,7 +18,7 @@ from pyarrow import ArrowException
 
 from trmon.domain.errors import Damaged
 from trmon.store.lake.delta_schema import LAKE_ATTEMPTS, LakeTable
-from trmon.store.lake.delta_tables import table_folder_of
+from trmon.store.lake.delta_tables import LogEntry, log_entries, matching, table_folder_of
 from trmon.store.lake.location import LakeAccess, LakeLocation, brief_error
 from trmon.store.lake.row_groups import BoundedCache, Filters, RowGroups
 from trmon.store.rows.batches import BatchSelection, StepUpdates
@@ -71,20 +71,12 @@ def _update(stored: int) -> int | None:
     return None if stored < 0 else stored
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class _TableFiles:
-    """The files of one version of a table, and the bounds of their columns."""
+    """The files of one version of a table, as its log names them."""
 
     schema: Any
-    paths: tuple[str, ...]
-    bounds: Mapping[str, tuple[Sequence[Any], Sequence[Any]]]
-
-    def matching(self, filters: Filters) -> Iterator[str]:
-        """Yield the files that may have rows that match."""
-        known = [(one, *self.bounds[one.column]) for one in filters if one.column in self.bounds]
-        for i, path in enumerate(self.paths):
-            if all(one.may_match(smallest[i], largest[i]) for one, smallest, largest in known):
-                yield path
+    entries: list[LogEntry]
 
 
 class TableReader:
@@ -124,11 +116,11 @@ class TableReader:
         nothing = pa.schema([files.schema.field(name) for name in columns]).empty_table()
         parts = [
             part
-            for path in files.matching(filters)
+            for entry in matching(files.entries, filters)
             for part in self._groups.read(
                 self._folder.filesystem,
-                self._folder.file(path),
-                key=f"{self._uri}/{path}",
+                self._folder.file(entry["path"]),
+                key=f"{self._uri}/{entry['path']}",
                 columns=columns,
                 filters=filters,
             )
@@ -146,13 +138,7 @@ class TableReader:
                 self._table.update_incremental()
                 self._files = None
             if self._files is None:
-                actions = pa.table(self._table.get_add_actions(flatten=True)).to_pydict()
-                filterable = [name.removeprefix("min.") for name in actions if name.startswith("min.")]
-                self._files = _TableFiles(
-                    schema=pa.schema(self._table.schema().to_arrow()),
-                    paths=tuple(actions["path"]),
-                    bounds={name: (actions[f"min.{name}"], actions[f"max.{name}"]) for name in filterable},
-                )
+                self._files = _TableFiles(pa.schema(self._table.schema().to_arrow()), log_entries(self._table))
                 self._lake_batch = lake_batch
             return self._files
 
