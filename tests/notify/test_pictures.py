@@ -24,8 +24,8 @@ from trmon.domain.findings.story import Story, Strip, story_of
 from trmon.domain.severity import Severity
 from trmon.notify.pictures import VALID_SECONDS, Pictures, drawn
 from trmon.store import Store
-from trmon.store.repositories.signals import SignalSeries
 from trmon_client.api import SignalBand
+from trmon_client.api.signals import SignalSeries
 
 PUBLIC, SECRET, NOW = "https://trmon.example/", "https://hooks.example/T0/B0/secret", 1_800_000_000.0
 

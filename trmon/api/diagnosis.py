@@ -27,9 +27,9 @@ from trmon.domain.health.verdict import known_judgement
 from trmon.domain.runs.run import Run
 from trmon.domain.signals.history import History
 from trmon.store import Store
-from trmon.store.repositories.signals import SignalSeries
 from trmon_client.api.budget import BudgetInfo
 from trmon_client.api.diagnosis import DiagnosisInfo, RunbookInfo
+from trmon_client.api.signals import SignalSeries
 
 BUDGET_STEPS = 256
 """How many of the newest steps a budget is made of."""

@@ -25,9 +25,8 @@ from trmon.domain.rules.signal_reader import series_names
 from trmon.domain.severity import json_number
 from trmon.domain.signals.derived_signals import DERIVED, SHADOW_PREFIX
 from trmon.metrics.exposition import FIXED_HELP
-from trmon.store.repositories.signals import SignalSeries
 from trmon_client.api.runs import CourseMarkInfo
-from trmon_client.api.signals import ScalarInfo, SeriesAnswer, SignalInfo
+from trmon_client.api.signals import ScalarInfo, SeriesAnswer, SignalInfo, SignalSeries
 from trmon_client.core.signals.catalogue import SIGNALS, TRAINER_SCALARS
 
 STATISTICS = ("min", "max", "mean", "last")

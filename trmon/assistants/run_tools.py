@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec.structs import asdict
@@ -19,6 +18,7 @@ from trmon.assistants.answers import (
     shortened,
     taken,
 )
+from trmon.domain.comparison import config_entries
 from trmon.domain.errors import InvalidInput, did_you_mean
 from trmon.domain.findings import remedies
 from trmon.domain.findings.catalogue import builtin_catalogue
@@ -114,7 +114,7 @@ def describe_run(
     name = checked_run(run)
     found, policy = service.run(name), service.policy(name)
     words = options.casefold().split()
-    config = dict(_dotted(found.config))
+    config = dict(config_entries(found.config))
     chosen = [one for one in sorted(config) if not words or any(word in one.casefold() for word in words)]
     return {
         **shortened(
@@ -125,14 +125,6 @@ def describe_run(
         ),
         **shortened({"config": {option: as_text(config[option]) for option in chosen}}, text=NAME_CHARACTERS),
     }
-
-
-def _dotted(config: Mapping[str, Any], under: str = "") -> Iterator[tuple[str, Any]]:
-    for name, value in config.items():
-        if isinstance(value, Mapping):
-            yield from _dotted(value, f"{under}{name}.")
-        else:
-            yield f"{under}{name}", value
 
 
 def list_alerts(

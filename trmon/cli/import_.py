@@ -23,6 +23,7 @@ from rich.progress import Progress
 
 from trmon.cli.command import AllNames, DataDir, NameMapping, echo_error, given_mapping, plain_errors
 from trmon.cli.running_service import ReportUploader, bundled, uploader_to
+from trmon.cli.stored_runs import MANIFEST
 from trmon.domain.analysis.logged_steps import LoggedStep, LogTally, logged_steps
 from trmon.domain.errors import InvalidInput
 from trmon.domain.findings.configuration import IMPORTED
@@ -189,7 +190,6 @@ def run_names(paths: Sequence[Path]) -> list[str]:
     return named
 
 
-ARCHIVE_FILE = "manifest.json"
 SHOWN_DEFECTS = 20
 
 
@@ -239,7 +239,7 @@ def _is_archive(paths: Sequence[str], *, project: str | None, data_dir: Path | N
     """Whether a folder is an archive, or is given as one: that of a log is given with a project."""
     [path, *others] = map(Path, paths)
     is_given_as_one = data_dir is not None or project is None
-    return not others and path.is_dir() and (is_given_as_one or (path / ARCHIVE_FILE).exists())
+    return not others and path.is_dir() and (is_given_as_one or (path / MANIFEST).exists())
 
 
 def _import_log(

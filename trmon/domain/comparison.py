@@ -132,8 +132,8 @@ def _place(divergence: PartingInfo, *, by_time: bool) -> str:
 
 
 def compare_configs(configs: Sequence[Mapping[str, Any]]) -> list[ConfigDifferenceInfo]:
-    """Return the entries that are not the same in all configurations, by name; nested ones have dotted names."""
-    flat = [dict(_entries(config)) for config in configs]
+    """Return the entries that are not the same in all configurations, by name."""
+    flat = [dict(config_entries(config)) for config in configs]
     names = sorted({name for one in flat for name in one})
     found = [
         ConfigDifferenceInfo(
@@ -144,10 +144,11 @@ def compare_configs(configs: Sequence[Mapping[str, Any]]) -> list[ConfigDifferen
     return [one for one in found if not all(one.given) or any(value != one.values[0] for value in one.values)]
 
 
-def _entries(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def config_entries(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the entries of a configuration; nested ones have dotted names."""
     for name, value in config.items():
         if isinstance(value, Mapping) and value:
-            yield from _entries(value, f"{prefix}{name}.")
+            yield from config_entries(value, f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}", value
 

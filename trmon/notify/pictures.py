@@ -21,7 +21,7 @@ from trmon.domain.findings.sentences import words_of_signal
 from trmon.domain.findings.story import Story, Strip, spans_decades, story_of
 from trmon.domain.severity import Severity
 from trmon.store import Store
-from trmon.store.repositories.signals import SignalSeries
+from trmon_client.api.signals import SignalSeries
 from trmon_client.core.wire.messages import decodable
 
 if TYPE_CHECKING:

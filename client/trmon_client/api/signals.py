@@ -70,14 +70,13 @@ class SignalBand:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class SignalHistory(ColumnTable):
-    """Signals of a run, one row a step, oldest first; `history["reward_mean"]` is an array [rows].
+class SignalSeries:
+    """Signals by name over shared rows, [rows] each, oldest first; a row summarizes consecutive batches.
 
     `step`, `attempt_id`, `update` (-1: the whole rollout batch) and `closed_at` (seconds since the epoch) are those of
     the row's newest batch, `count` the number of its batches. `exact` means that every row is one batch.
     """
 
-    run: str
     exact: bool
     step: Any
     attempt_id: Any
@@ -85,6 +84,13 @@ class SignalHistory(ColumnTable):
     closed_at: Any
     count: Any
     bands: Mapping[str, SignalBand]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SignalHistory(SignalSeries, ColumnTable):
+    """The series of a run's signals, one row a step; `history["reward_mean"]` is an array [rows]."""
+
+    run: str
 
     def __len__(self) -> int:
         return len(self.step)

@@ -14,9 +14,9 @@ from tests.store.builders import CODE, NOW, append, batch, batch_key, commit, ex
 from trmon.domain.access import EVERYTHING
 from trmon.domain.batches.batch import BatchRow, QuarantinePart
 from trmon.store import Store
-from trmon.store.repositories.signals import SignalSeries
 from trmon.store.rows.signal_chunks import CHUNK_BATCHES
 from trmon.store.schema import tables
+from trmon_client.api.signals import SignalSeries
 
 
 def write(store: Store, run_id: int, steps: range, *, attempt_id: int = 1, first_ordinal: int = 1) -> list[BatchRow]:

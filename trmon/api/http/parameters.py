@@ -135,7 +135,9 @@ def _select_steps(
     steps = service.store.signals.series(
         run.id, names=(), access=access, attempt_id=attempt_id, from_step=from_step, to_step=to_step, points=points
     )
-    return StepSelection(run_id=run.id, batches=steps.batches())
+    newest = zip(steps.attempt_id.tolist(), steps.step.tolist(), steps.update.tolist(), strict=True)
+    keys = [BatchKey(attempt_id, step, None if update < 0 else update) for attempt_id, step, update in newest]
+    return StepSelection(run_id=run.id, batches=keys)
 
 
 SelectedSteps = Annotated[StepSelection, Depends(_select_steps)]

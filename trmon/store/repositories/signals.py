@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 from sqlalchemy import Connection, Engine, func, or_, select
 
 from trmon.domain.access import Access
-from trmon.domain.identity import BatchKey
 from trmon.domain.runs.attempts import Resolution
 from trmon.store.repositories.attempt_places import AttemptPlaces, read_steps
 from trmon.store.rows.batches import BatchSelection, NameDictionary
@@ -28,29 +26,7 @@ from trmon.store.rows.signal_chunks import (
 )
 from trmon.store.schema import tables
 from trmon.store.writing.repository import Reader
-from trmon_client.api.signals import SignalBand
-
-
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class SignalSeries:
-    """Signals of a run by name over shared points, [points] each, oldest first.
-
-    Each point summarizes `count` consecutive batches; `attempt_id`, `step`, `update` (-1: the whole rollout batch) and
-    `closed_at` are those of the last one. `exact` means that every point is one batch.
-    """
-
-    exact: bool
-    attempt_id: Any
-    step: Any
-    update: Any
-    closed_at: Any
-    count: Any
-    bands: Mapping[str, SignalBand]
-
-    def batches(self) -> list[BatchKey]:
-        """Return the last batch of each point."""
-        keys = zip(self.attempt_id.tolist(), self.step.tolist(), self.update.tolist(), strict=True)
-        return [BatchKey(attempt_id, step, None if update < 0 else update) for attempt_id, step, update in keys]
+from trmon_client.api.signals import SignalBand, SignalSeries
 
 
 def bucket_series(axes: Any, values: Mapping[str, Any], *, attempt_id: Any, points: int) -> SignalSeries:
