@@ -233,7 +233,7 @@ def test_without_the_extra_the_answer_says_what_to_install(
     moved.restart(lake_url=str(lake_folder))
     [(status, detail)] = problems(moved)
     assert status == 503
-    assert detail.endswith("needs deltalake; install it with pip install 'trmon[lake]'")
+    assert detail.endswith("needs deltalake; pip install 'trmon[lake]' brings it")
 
 
 def test_a_file_that_is_damaged_fails_its_run_alone(moved: ThreadedService, lake_folder: Path) -> None:

@@ -64,4 +64,4 @@ def test_without_the_sdk_the_command_says_what_to_install(tmp_path: Path) -> Non
     code = f"import sys; sys.modules['mcp'] = None; {COMMAND}"
     done = subprocess.run([sys.executable, "-c", code, "mcp"], capture_output=True, text=True, timeout=100, check=False)
     assert done.returncode == 1
-    assert done.stderr == "trmon: trmon mcp needs mcp; pip install 'trmon[mcp]' brings it\n"
+    assert done.stderr == "trmon: trmon mcp needs mcp.server; pip install 'trmon[mcp]' brings it\n"

@@ -205,5 +205,5 @@ def test_without_pyarrow_it_says_what_brings_it(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setenv("PYTHONPATH", str(absent), prepend=os.pathsep)
     open_migrated_store(tmp_path / "data" / "trmon.sqlite").close()
     refused = trmon("export", "math", tmp_path / "archive", "--data-dir", tmp_path / "data")
-    said = "trmon: archives need pyarrow; install it with pip install 'trmon[export]'\n"
+    said = "trmon: archives need pyarrow; pip install 'trmon[export]' brings it\n"
     assert (refused.returncode, refused.stderr) == (1, said)

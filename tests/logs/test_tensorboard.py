@@ -157,5 +157,5 @@ def test_a_folder_of_several_runs_is_refused_with_their_names_and_one_of_a_singl
 def test_a_missing_package_is_one_line_that_says_what_to_install(events: Path) -> None:
     code = "import sys; sys.modules['google_crc32c'] = None; from trmon.cli import app; app()"
     told = run_python(code, "diagnose", events)
-    need = "trmon: event files of TensorBoard need google_crc32c; install it with pip install 'trmon[logs]'\n"
+    need = "trmon: event files of TensorBoard need google_crc32c; pip install 'trmon[logs]' brings it\n"
     assert (told.returncode, told.stderr) == (1, need)

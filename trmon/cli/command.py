@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from trmon.domain.errors import InvalidInput, NotReady, TrmonError
+from trmon.domain.errors import InvalidInput, TrmonError
 from trmon.terminal.text import PIPE_WIDTH, PrintableConsole, printable, printable_json
 
 if TYPE_CHECKING:
@@ -85,16 +85,6 @@ def parse_duration(text: str, *, field: str) -> float:
     if match is None:
         raise InvalidInput(field, f"{text!r} is not a duration such as 90s, 30m, 24h or 7d")
     return int(match[1]) * UNIT_SECONDS[match[2]]
-
-
-@contextmanager
-def needs_package(extra: str, *, what: str = "this") -> Iterator[None]:
-    """Turn a package that the block imports in vain into NotReady, which names the extra that brings it."""
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        package = (error.name or "").partition(".")[0]
-        raise NotReady(f"{what} needs {package}; pip install 'trmon[{extra}]' brings it") from error
 
 
 @contextmanager

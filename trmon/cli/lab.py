@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from trmon.cli.command import DataDir, console, needs_package, plain_errors
-from trmon.domain.errors import InvalidInput
+from trmon.cli.command import DataDir, console, plain_errors
+from trmon.domain.errors import InvalidInput, needs_package
 
 if TYPE_CHECKING:
     from trmon.lab.grpo.injections import Injection
@@ -25,7 +25,7 @@ def demo_command(
 ) -> None:
     """Train a healthy, a drifting and a collapsing run against a local service, and print what trmon reported."""
     with plain_errors():
-        with needs_package("lab", what="the lab"):
+        with needs_package("lab", said="the lab needs"):
             from trmon.lab.demo.processes import demo_trainings
             from trmon.lab.demo.run import run_demo
         trainings = demo_trainings(_injection(inject), seed=seed, n_steps=steps)
@@ -43,7 +43,7 @@ def lab_command(
 ) -> None:
     """Train a small policy by reinforcement learning, which reports to a running service."""
     with plain_errors():
-        with needs_package("lab", what="the lab"):
+        with needs_package("lab", said="the lab needs"):
             from trmon.lab.grpo.grpo_trainer import train_experiment_watched
             from trmon.lab.grpo.injections import injected
         config = injected(None if inject is None else _injection(inject), seed=seed, n_steps=steps)

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from trmon.cli.command import needs_package
-from trmon.domain.errors import InvalidInput, NotReady, TrmonError
+from trmon.domain.errors import InvalidInput, NotReady, TrmonError, needs_package
 
 if TYPE_CHECKING:
     from trmon.store.archive.runs import RunSource

@@ -20,7 +20,8 @@ TrmonError
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from difflib import get_close_matches
 
 
@@ -104,6 +105,15 @@ class LakeUnavailable(NotReady):
 
 PASSING = (NotReady, Overloaded, Fenced, OSError)
 """The errors that what is processed has no part in: a later attempt may succeed."""
+
+
+@contextmanager
+def needs_package(extra: str, *, said: str = "this needs", error: type[TrmonError] = NotReady) -> Iterator[None]:
+    """Turn a package that the block imports in vain into an error, which names the extra that brings it."""
+    try:
+        yield
+    except ModuleNotFoundError as missing:
+        raise error(f"{said} {missing.name}; pip install 'trmon[{extra}]' brings it") from missing
 
 
 def nearest_names(name: str, known: Iterable[str]) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit
 
-from trmon.domain.errors import Conflict, Forbidden, InvalidInput, NotReady, Unauthenticated
+from trmon.domain.errors import Conflict, Forbidden, InvalidInput, NotReady, Unauthenticated, needs_package
 
 if TYPE_CHECKING:
     from grafana_client.api import GrafanaApi
@@ -27,10 +27,8 @@ def grafana(url: str, *, token: str) -> Iterator[GrafanaApi]:
     Errors: NotReady without grafana-client or if no suitable Grafana answers; InvalidInput for a malformed URL;
     Unauthenticated, Forbidden and Conflict as Grafana answers.
     """
-    try:
+    with needs_package("grafana"):
         from grafana_client.api import GrafanaApi
-    except ModuleNotFoundError as error:
-        raise NotReady(f"{error.name} is missing; pip install 'trmon[grafana]' brings it") from error
     if not url.startswith(("http://", "https://")):
         raise InvalidInput("--url", f"must begin with http:// or https://, not {url!r}")
     try:

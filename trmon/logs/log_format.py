@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from trmon.domain.analysis.logged_steps import LogDefect, LogRow
-from trmon.domain.errors import NotReady
 
 LogItem: TypeAlias = LogRow | LogDefect
 _WRAPPED = re.compile(r"^(?:np\.float\d*|numpy\.float\d*|np\.int\d*|float|tensor|array)\(([^(),]+)(?:,[^()]*)?\)$")
@@ -94,15 +92,6 @@ def number_text(text: str) -> str:
 def logged(value: object) -> object:
     """Return the value of a metric, None for a text that says it was not logged."""
     return None if isinstance(value, str) and value.strip().lower() in NOT_LOGGED else value
-
-
-@contextmanager
-def packages_required(what: str) -> Iterator[None]:
-    """Tell what to install if a package is missing. Errors: NotReady."""
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        raise NotReady(f"{what} need {error.name}; install it with pip install 'trmon[logs]'") from error
 
 
 STEP, TIME = "step", "_timestamp"

@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from trmon.domain.analysis.logged_steps import LogDefect
-from trmon.domain.errors import InvalidInput
+from trmon.domain.errors import InvalidInput, needs_package
 from trmon.logs.log_format import (
     Fields,
     LogFormat,
@@ -24,7 +24,6 @@ from trmon.logs.log_format import (
     LogSample,
     in_file,
     message_reader,
-    packages_required,
     rows_of_values,
 )
 
@@ -84,7 +83,7 @@ def _files_of_run(path: Path) -> list[Path]:
 
 
 def _read(path: Path) -> Iterator[LogItem]:
-    with packages_required("event files of TensorBoard"):
+    with needs_package("logs", said="event files of TensorBoard need"):
         import google_crc32c  # noqa: F401
     for name in _files_of_run(path):
         with name.open("rb") as file:

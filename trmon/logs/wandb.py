@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from trmon.domain.analysis.logged_steps import LogDefect, LogRow
-from trmon.domain.errors import InvalidInput
+from trmon.domain.errors import InvalidInput, needs_package
 from trmon.logs.json_logs import flat_row, parse_json
-from trmon.logs.log_format import Fields, LogFormat, LogItem, LogSample, in_file, message_reader, packages_required
+from trmon.logs.log_format import Fields, LogFormat, LogItem, LogSample, in_file, message_reader
 
 FILE_START = b":W&B"
 PATTERNS = ("run-*.wandb", "*run-*/run-*.wandb", "wandb/*run-*/run-*.wandb")
@@ -57,7 +57,7 @@ def _files_of_run(path: Path) -> list[Path]:
 
 
 def _read(path: Path) -> Iterator[LogItem]:
-    with packages_required("files of wandb"):
+    with needs_package("logs", said="files of wandb need"):
         import google.protobuf  # noqa: F401
     for name in _files_of_run(path):
         with name.open("rb") as file:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from trmon.domain.alerts.notification import Notification, NotifiedState
-from trmon.domain.errors import NotReady
+from trmon.domain.errors import NotReady, needs_package
 from trmon.domain.severity import Severity
 from trmon.notify.message_text import message_text, one_line, plain_text
 from trmon.notify.receiver import TIMEOUT_SECONDS, DeliveryOutcome, DeliveryResult, Receiver, result_of_status
@@ -80,12 +80,10 @@ def apprise_message(notifications: Sequence[Notification]) -> dict[str, Any]:
 
 
 def _service_of(url: str, *, timeout_seconds: float) -> NotifyBase:
-    try:
+    with needs_package("apprise", said="needs"):
         from apprise import Apprise as Sender
         from apprise import AppriseAsset, NotifyBase
         from apprise.common import OverflowMode
-    except ModuleNotFoundError as error:
-        raise NotReady(f"needs {error.name}; pip install 'trmon[apprise]' brings it") from error
     # Its lines may quote parts of a URL; results carry them, and are cleaned here.
     logging.getLogger("apprise").propagate = False
     logging.getLogger("apprise").addHandler(logging.NullHandler())

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import select
 
-from trmon.domain.errors import NotReady
+from trmon.domain.errors import NotReady, needs_package
 from trmon.domain.health_check import HealthCheckResult
 from trmon.store import migrations
 from trmon.store.database import engines_of
@@ -172,11 +172,9 @@ class Store:
     def lake(self, url: str) -> LakeMover:
         """Return what moves attempts to a lake. Errors: NotReady for an invalid URL, or without the extra `lake`."""
         location = lake_location_of(url)
-        try:
+        with needs_package("lake", said="TRMON_LAKE_URL is set, and the lake needs"):
             from trmon.store.lake.delta_tables import DeltaTables
             from trmon.store.lake.mover import LakeMover
-        except ImportError as error:
-            raise NotReady("TRMON_LAKE_URL is set, and the lake needs: pip install 'trmon[lake]'") from error
         return LakeMover(
             self._reader,
             batches=self.lake_batches,
@@ -188,10 +186,8 @@ class Store:
     def queries(self, lake_url: str | None) -> Queries:
         """Return what runs SQL over this database and a lake. Errors: NotReady for an invalid URL, or an extra."""
         location = None if lake_url is None else lake_location_of(lake_url)
-        try:
+        with needs_package("query", said="queries need"):
             from trmon.store.query import Queries
-        except ImportError as error:
-            raise NotReady(f"queries need {error.name}; pip install 'trmon[query]' brings it") from error
         return Queries(self._reader, names=self._names, lake=location)
 
     def close(self) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -12,7 +11,7 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import IntegrityError, StatementError
 
 from trmon.domain.access import EVERYTHING
-from trmon.domain.errors import Conflict, InvalidInput, NotFound, NotReady
+from trmon.domain.errors import Conflict, InvalidInput, NotFound, needs_package
 from trmon.domain.identity import RunKey
 from trmon.store import migrations
 from trmon.store.archive import manifest
@@ -60,7 +59,7 @@ class Archives(Repository):
         Errors: NotFound if the project has no run; Conflict if the folder is not empty, or if runs were moved to the
         lake; NotReady without pyarrow.
         """
-        with _pyarrow_required():
+        with needs_package("export", said="archives need"):
             from trmon.store.archive.export import export_project
         return export_project(self._reader, project, root, names=self._names, now=now)
 
@@ -76,7 +75,7 @@ class Archives(Repository):
             raise InvalidInput(
                 "DIR", f"{root} has schema {archived.revision}, which a newer trmon wrote; upgrade this one"
             )
-        with _pyarrow_required():
+        with needs_package("export", said="archives need"):
             from trmon.store.archive.table_files import check_row_counts
         check_row_counts(root, archived)
         for run in archived.runs:
@@ -122,11 +121,3 @@ class Archives(Repository):
             self._runs.delete(key, access=EVERYTHING, now=0.0, is_audited=False)
         except NotFound:
             return
-
-
-@contextmanager
-def _pyarrow_required() -> Iterator[None]:
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        raise NotReady(f"archives need {error.name}; install it with pip install 'trmon[export]'") from error

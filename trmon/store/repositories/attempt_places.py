@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from sqlalchemy import Column, ColumnElement, Connection, Engine, func, select, true
 
 from trmon.domain.access import EVERYTHING, Access
-from trmon.domain.errors import LakeUnavailable
+from trmon.domain.errors import LakeUnavailable, needs_package
 from trmon.store.lake.location import LakeLocation
 from trmon.store.rows.batches import StepUpdates
 from trmon.store.rows.runs import visible_runs
@@ -97,14 +97,9 @@ class AttemptPlaces:
             raise LakeUnavailable(
                 "the run was moved to a lake, but TRMON_LAKE_URL is not set; set it to the lake of this database"
             )
-        try:
+        with needs_package("lake", said="the run was moved to the lake, and reading it needs", error=LakeUnavailable):
             from trmon.store.lake.history import LakeHistory
             from trmon.store.lake.reader import LakeReader
-        except ModuleNotFoundError as error:
-            raise LakeUnavailable(
-                f"the run was moved to the lake, and reading it needs {(error.name or '').partition('.')[0]}; "
-                "install it with pip install 'trmon[lake]'"
-            ) from error
         with self._lock:
             if self._lake is None:
                 self._lake = LakeReader(self._location)
