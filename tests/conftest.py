@@ -89,7 +89,6 @@ SLOW = (
     "proof/",
     "protocol/",
     "research/",
-    "store/lake/test_killed_mover.py",
     "store/lake/test_history.py",
     "store/lake/test_mover.py",
     "store/test_query.py",

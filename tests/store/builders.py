@@ -1,10 +1,11 @@
-"""Builds trainer messages, batches, alerts and deliveries for store tests."""
+"""Builds trainer messages, batches, alerts and deliveries for store tests, and blocks the writer."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
 from functools import cache
+from threading import Event
 from typing import Any, TypeVar
 
 import msgspec
@@ -28,6 +29,8 @@ from trmon.store.registry import ArrivedMessage
 from trmon.store.rows import messages
 from trmon.store.rows.mapping import Page
 from trmon.store.schema import tables
+from trmon.store.writing.group_commit import GroupCommit
+from trmon.store.writing.transaction import Transaction
 from trmon_client.core import wire
 from trmon_client.core.columns import Columns
 from trmon_client.core.statistics import columns
@@ -111,7 +114,6 @@ def scalars_intake(step: int, *, run: str = "grpo", **fields: Any) -> PreparedMe
 
 
 def batch_key(attempt_id: int, step: int, update: int | None = None) -> BatchKey:
-    """Return the key of a batch."""
     return BatchKey(attempt_id, step, update)
 
 
@@ -257,6 +259,25 @@ def delivery_states(store: Store) -> Counter[str]:
 
 
 def count(store: Store, table: Table) -> int:
-    """Return the number of rows of a table."""
     with store._reader.connect() as connection:
         return connection.scalars(select(func.count()).select_from(table)).one()
+
+
+class Gate:
+    """Keeps the writer blocked inside a transaction until the context exits."""
+
+    def __init__(self, writer: GroupCommit) -> None:
+        self._entered, self._opened = Event(), Event()
+        self._writer = writer
+
+    def __enter__(self) -> Gate:
+        self._writer.submit(self._hold)
+        assert self._entered.wait(10)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._opened.set()
+
+    def _hold(self, _: Transaction) -> None:
+        self._entered.set()
+        assert self._opened.wait(10)

@@ -17,7 +17,6 @@ from typing import Any
 
 from tests.store.builders import NOW, report_intake
 from trmon.domain.messages import WriteOutcome, WriteResult
-from trmon.domain.pipeline.run_update import Frontier
 from trmon.store import Store
 from trmon.store.lake.mover import LakeMover
 from trmon.store.maintenance.restore import restore_backup
@@ -68,15 +67,6 @@ def append_reports(url: str, acknowledged: Connection) -> None:
         intakes = [report_intake(step=step) for step in range(first, first + 16)]
         for step, future in enumerate(store.reports.append(intakes, now=NOW), first):
             future.add_done_callback(lambda done, step=step: answer(step, done))
-
-
-def read_reports(url: str, *, expected: int) -> None:
-    """Exit with a failure unless the first run has as many reports."""
-    store = Store.open(url)
-    store.check()
-    found = store.reports.unread_of(1, Frontier(), limit=10).reports
-    store.close()
-    sys.exit(len(found) != expected)
 
 
 def restore_until_killed(url: str, file: Path, *, n_changes: int) -> None:

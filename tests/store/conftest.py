@@ -60,7 +60,6 @@ def store(migrated_url: str) -> Iterator[Store]:
 
 @pytest.fixture
 def engines(migrated_url: str) -> Iterator[Engines]:
-    """The engines of the same database."""
     opened = engines_of(migrated_url)
     yield opened
     opened.dispose()

@@ -6,8 +6,7 @@ from collections import Counter
 from contextlib import suppress
 
 from tests.store.builders import append, report_intake, stored_reports
-from tests.store.children import Acknowledgement, appending, read_reports, run_child
-from tests.store.gate import Gate
+from tests.store.children import Acknowledgement, appending
 from trmon.domain.messages import WriteOutcome
 from trmon.store import Store
 
@@ -31,9 +30,3 @@ def test_a_killed_process_loses_no_acknowledged_report(url: str) -> None:
     assert acknowledged <= stored.keys()
     assert set(stored.values()) == {1}
     assert {receipt.status for receipt in resent} == {WriteOutcome.DUPLICATE}
-
-
-def test_another_process_can_read_during_writes(store: Store, url: str) -> None:
-    append(store, report_intake(step=0))
-    with Gate(store.writer):
-        assert run_child(read_reports, url, expected=1) == 0

@@ -1,27 +1,136 @@
-"""Tests migrations: they match the code, index frequent queries, keep rows, and say which versions work over them."""
+"""Migrations: they match the code, index frequent queries and keep rows; each is additive or says who must go first."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
+from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy import Engine, Select, delete, func, insert, select
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, Engine, Select, delete, func, insert, select
+from zstandard import ZstdDecompressor
 
+from tests.fixtures.postgres import Postgres
 from tests.fixtures.versions import NEXT_REVISION, next_version
 from tests.store.builders import append, report_intake, stored_reports
 from tests.store.conftest import BACKENDS
-from tests.store.schema_changes import Schema, breaking_changes, create_first_schema
 from trmon.domain.errors import NotReady
 from trmon.store import Store, migrations
 from trmon.store.database import engines_of, sqlite
 from trmon.store.database.engines import Engines
 from trmon.store.schema import tables
+
+_FIRST_SCHEMA = Path(__file__).with_name("schema_0001.sql")
+_FIRST_FILE = Path(__file__).parents[1] / "fixtures" / "data_of_0_2_0" / "trmon.sqlite.zst"
+
+Key: TypeAlias = tuple[str, str]
+"""A table and the name of its column, constraint or index."""
+
+_COLUMNS = """
+SELECT c.relname, a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull,
+       a.atthasdef OR a.attidentity <> '', a.attidentity = '' AND NOT a.atthasdef, a.attstorage::text
+FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid
+WHERE c.relnamespace = 'public'::regnamespace AND c.relkind = 'r' AND a.attnum > 0 AND NOT a.attisdropped
+"""
+_CONSTRAINTS = """
+SELECT conrelid::regclass::text, conname, pg_get_constraintdef(oid), contype::text, confrelid::regclass::text,
+       confdeltype::text
+FROM pg_constraint WHERE connamespace = 'public'::regnamespace
+"""
+_INDEXES = """
+SELECT tablename, indexname, indexdef FROM pg_indexes
+WHERE schemaname = 'public' AND NOT EXISTS (
+    SELECT FROM pg_constraint
+    WHERE conname = indexname AND conrelid = format('public.%I', tablename)::regclass)
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schema:
+    """The tables of a database: rows of the catalogue by table and name."""
+
+    columns: dict[Key, Any]
+    constraints: dict[Key, Any]
+    indexes: dict[Key, Any]
+
+    @classmethod
+    def read(cls, connection: Connection) -> Schema:
+        read = [
+            {(row[0], row[1]): row[2:] for row in connection.exec_driver_sql(query.replace("%", "%%"))}
+            for query in (_COLUMNS, _CONSTRAINTS, _INDEXES)
+        ]
+        return cls(columns=read[0], constraints=read[1], indexes=read[2])
+
+    @property
+    def tables(self) -> set[str]:
+        return {table for table, _ in self.columns}
+
+
+def create_first_schema(engine: Engine) -> None:
+    """Create the tables of 0.2.0 in an empty PostgreSQL database, or write a file of it before it is opened."""
+    if engine.dialect.name == "sqlite":
+        Path(engine.url.database or "").write_bytes(ZstdDecompressor().decompress(_FIRST_FILE.read_bytes()))
+        return
+    with engine.begin() as connection:
+        for statement in _FIRST_SCHEMA.read_text().rstrip().removesuffix(";").split(";\n"):
+            connection.exec_driver_sql(statement)
+
+
+def breaking_changes(before: Schema, after: Schema) -> list[str]:
+    """Return what processes of the schema before do not stand, sorted; empty if it is additive."""
+    return sorted([*_columns(before, after), *_constraints(before, after), *_indexes(before, after)])
+
+
+def _columns(before: Schema, after: Schema) -> Iterator[str]:
+    for (table, name), (kind, is_required, has_default, *_) in before.columns.items():
+        now = after.columns.get((table, name))
+        if now is None:
+            yield f"{table}.{name} is gone"
+        elif now[0] != kind:
+            yield f"{table}.{name} was {kind} and is {now[0]}"
+        elif now[1] and not is_required:
+            yield f"{table}.{name} may not be null any more"
+        elif is_required and not now[1]:
+            yield f"{table}.{name} may be null, which readers do not expect"
+        elif has_default and not now[2]:
+            yield f"{table}.{name} has no default any more"
+    for (table, name), (_, is_required, _, has_no_default, _) in after.columns.items():
+        is_new = table in before.tables and (table, name) not in before.columns
+        if is_new and is_required and has_no_default:
+            yield f"{table}.{name} is new, required and without default"
+
+
+def _constraints(before: Schema, after: Schema) -> Iterator[str]:
+    for (table, name), (definition, kind, target, on_delete) in after.constraints.items():
+        if kind == "n" or before.constraints.get((table, name), (None,))[0] == definition:
+            continue
+        if table in before.tables:
+            yield f"{table} has a new constraint {name}: {definition}"
+        elif kind == "f" and target in before.tables and on_delete not in ("c", "n"):
+            yield f"{table} keeps rows of {target} from being deleted: {definition}"
+    for (table, name), (_, kind, *_) in before.constraints.items():
+        if kind in ("p", "u") and (table, name) not in after.constraints and table in after.tables:
+            yield f"{table} has no constraint {name} any more, which inserts may rest on"
+
+
+def _indexes(before: Schema, after: Schema) -> Iterator[str]:
+    for (table, name), (definition,) in after.indexes.items():
+        if table in before.tables and before.indexes.get((table, name)) != (definition,):
+            yield f"{table} cannot be written while its index {name} is built"
+    for (table, name), (definition,) in before.indexes.items():
+        if "UNIQUE" in definition and (table, name) not in after.indexes and table in after.tables:
+            yield f"{table} has no index {name} any more, which inserts may rest on"
+
+
+ON_SERVER = pytest.mark.server("postgres")
 
 
 @pytest.fixture(params=BACKENDS)
@@ -136,10 +245,8 @@ def test_a_newer_schema_that_does_not_allow_this_version_is_refused(engine: Engi
         migrations.upgrade_schema(engine)
 
 
-@pytest.mark.server("postgres")
-def test_the_next_migration_gives_way_to_a_reader_lets_writers_pass_and_leaves_readers_of_before(
-    postgres_url: str, tmp_path: Path
-) -> None:
+@ON_SERVER
+def test_the_next_migration_stops_neither_readers_nor_writers(postgres_url: str, tmp_path: Path) -> None:
     later = next_version(tmp_path)
     opened = engines_of(postgres_url)
     with opened.reader.connect() as reader, ThreadPoolExecutor() as pool:
@@ -160,3 +267,113 @@ def test_the_next_migration_gives_way_to_a_reader_lets_writers_pass_and_leaves_r
         assert migrations.schema_revision(reader) == NEXT_REVISION
         assert breaking_changes(before, Schema.read(reader)) == []
     opened.dispose()
+
+
+REVISIONS = sorted(script.revision for script in ScriptDirectory(migrations.__path__[0]).walk_revisions())
+
+
+@pytest.fixture(scope="module")
+def first(postgres_server: Postgres) -> Iterator[Engine]:
+    """A database with the schema of the first migration."""
+    url = postgres_server.database()
+    opened = engines_of(url)
+    create_first_schema(opened.writing)
+    yield opened.writing
+    opened.dispose()
+    postgres_server.drop(url)
+
+
+def schema_of(first: Engine) -> Schema:
+    with first.connect() as connection:
+        return Schema.read(connection)
+
+
+@ON_SERVER
+def test_each_migration_is_additive_or_raises_the_oldest_reader(first: Engine) -> None:
+    before = schema_of(first)
+    for former, revision in pairwise(REVISIONS):
+        with first.begin() as connection:
+            command.upgrade(migrations.alembic_config(connection), revision)
+        after = schema_of(first)
+        is_raised = migrations.oldest_reader_of(revision) != migrations.oldest_reader_of(former)
+        breaking = breaking_changes(before, after)
+        assert is_raised or not breaking, (
+            f"migration {revision}: {'; '.join(breaking)}. Add only tables and columns that may be null; what must go "
+            "goes with a later migration, whose oldest_reader is the first revision without use for it"
+        )
+        before = after
+    migrations.upgrade_schema(first)
+    assert schema_of(first) == before
+
+
+@ON_SERVER
+def test_a_new_database_has_the_schema_of_an_upgraded_one(first: Engine, postgres_server: Postgres) -> None:
+    migrations.upgrade_schema(first)
+    url = postgres_server.database()
+    opened = engines_of(url)
+    migrations.upgrade_schema(opened.writing)
+    new = schema_of(opened.writing)
+    opened.dispose()
+    postgres_server.drop(url)
+    assert new == schema_of(first)
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+def test_the_oldest_reader_is_a_revision_and_never_falls(revision: str) -> None:
+    declared = migrations.oldest_reader_of(revision)
+    assert declared in REVISIONS
+    assert declared <= revision
+    module = ScriptDirectory(migrations.__path__[0]).get_revision(revision).module
+    assert module.oldest_reader == declared, "it is lower than that of a migration before"
+
+
+def test_revisions_are_four_digits_because_they_are_compared_as_text() -> None:
+    assert [f"{n:04}" for n in range(1, len(REVISIONS) + 1)] == REVISIONS
+
+
+BREAKING = (
+    ("ALTER TABLE run DROP COLUMN owner", "run.owner is gone"),
+    ("DROP TABLE quota", "quota.max_bytes is gone"),
+    ("ALTER TABLE run ALTER last_step TYPE integer", "run.last_step was bigint and is integer"),
+    ("ALTER TABLE run ALTER owner SET NOT NULL", "run.owner may not be null any more"),
+    ("ALTER TABLE run ALTER mode DROP NOT NULL", "run.mode may be null, which readers do not expect"),
+    ("ALTER TABLE run ALTER id DROP DEFAULT", "run.id has no default any more"),
+    ("ALTER TABLE run ADD colour text NOT NULL", "run.colour is new, required and without default"),
+    ("ALTER TABLE run ADD CHECK (id > 0)", "run has a new constraint run_id_check: CHECK ((id > 0))"),
+    ("CREATE INDEX ix_a ON run (owner)", "run cannot be written while its index ix_a is built"),
+    ("CREATE UNIQUE INDEX ix_b ON run (owner)", "run cannot be written while its index ix_b is built"),
+    ("ALTER TABLE note DROP CONSTRAINT pk_note", "note has no constraint pk_note any more, which inserts may rest on"),
+    ("DROP INDEX ix_token_name", "token has no index ix_token_name any more, which inserts may rest on"),
+    (
+        "CREATE TABLE colour (id bigint REFERENCES run)",
+        "colour keeps rows of run from being deleted: FOREIGN KEY (id) REFERENCES run(id)",
+    ),
+)
+ADDITIVE = (
+    "ALTER TABLE run ADD colour text",
+    "ALTER TABLE run ADD colour text NOT NULL DEFAULT ''",
+    "CREATE TABLE colour (id bigint PRIMARY KEY REFERENCES run ON DELETE CASCADE, name text UNIQUE)",
+    "DROP INDEX ix_note_run_id",
+)
+
+
+def changed(first: Engine, statement: str) -> list[str]:
+    """Return what a statement, which is rolled back, breaks."""
+    with first.connect() as connection:
+        before = Schema.read(connection)
+        connection.exec_driver_sql(statement)
+        found = breaking_changes(before, Schema.read(connection))
+        connection.rollback()
+    return found
+
+
+@ON_SERVER
+@pytest.mark.parametrize(("statement", "found"), BREAKING)
+def test_a_change_that_older_processes_do_not_stand_is_found(first: Engine, statement: str, found: str) -> None:
+    assert found in changed(first, statement)
+
+
+@ON_SERVER
+@pytest.mark.parametrize("statement", ADDITIVE)
+def test_an_additive_change_breaks_nothing(first: Engine, statement: str) -> None:
+    assert changed(first, statement) == []

@@ -30,7 +30,7 @@ class Process:
     failures: Counter[str] = field(default_factory=Counter)
 
 
-Join = Callable[[str], Process]
+Join = Callable[..., Process]
 
 
 @pytest.fixture
@@ -45,10 +45,10 @@ def join() -> Iterator[Join]:
     """Return a function that starts processes; all end with the test."""
     processes: list[Process] = []
 
-    def start(url: str) -> Process:
+    def start(url: str, *, on_notice: Callable[[CommitNotice], None] | None = None) -> Process:
         received: list[CommitNotice] = []
         failures: Counter[str] = Counter()
-        pubsub = PubSub(url, on_notice=received.append, on_failure=lambda what: failures.update([what]))
+        pubsub = PubSub(url, on_notice=on_notice or received.append, on_failure=lambda what: failures.update([what]))
         processes.append(Process(pubsub, received, failures))
         pubsub.start()
         return processes[-1]
@@ -60,7 +60,6 @@ def join() -> Iterator[Join]:
 
 @pytest.fixture
 def two(server: Redis, join: Join) -> tuple[Process, Process]:
-    """Two connected processes."""
     both = join(server.url), join(server.url)
     for process in both:
         eventually(lambda process=process: process.received == [EVERYTHING])
@@ -169,24 +168,19 @@ def test_pending_notices_are_merged(earlier: CommitNotice, later: CommitNotice, 
 
 def test_a_process_that_fails_to_handle_a_notice_gets_the_next_ones(server: Redis, join: Join) -> None:
     received: list[CommitNotice] = []
-    failures: Counter[str] = Counter()
 
     def fail_twice(notice: CommitNotice) -> None:
         received.append(notice)
         if len(received) < 3:
             raise ValueError("cannot handle it")
 
-    pubsub = PubSub(server.url, on_notice=fail_twice, on_failure=lambda what: failures.update([what]))
-    pubsub.start()
-    try:
-        eventually(lambda: received == [EVERYTHING])
-        server.kill()
-        eventually(lambda: received == [EVERYTHING] * 2)
-        server.start()
-        eventually(lambda: received == [EVERYTHING] * 3)
-    finally:
-        pubsub.close()
-    assert failures["handle"] == 2
+    process = join(server.url, on_notice=fail_twice)
+    eventually(lambda: received == [EVERYTHING])
+    server.kill()
+    eventually(lambda: received == [EVERYTHING] * 2)
+    server.start()
+    eventually(lambda: received == [EVERYTHING] * 3)
+    assert process.failures["handle"] == 2
 
 
 SLOW = 1e-6

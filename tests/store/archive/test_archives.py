@@ -283,7 +283,7 @@ def test_a_flipped_bit_is_detected(other: Store, root: Path) -> None:
     is_refused(other, root, match="cannot read")
 
 
-ROWS = 40
+ROWS = 33
 
 
 def test_a_small_file_of_many_large_rows_is_refused_and_leaves_nothing(other: Store, root: Path) -> None:
@@ -323,7 +323,7 @@ def test_an_archive_with_missing_files_is_refused(other: Store, root: Path, tabl
         ("reports", "rank", None, "database refuses: NOT NULL .* report.rank"),
     ],
 )
-def test_a_value_that_cannot_be_read_is_refused_and_leaves_nothing(
+def test_an_unreadable_value_is_refused(
     other: Store, root: Path, table: str, column: str, value: str | None, problem: str
 ) -> None:
     replace_column(root, table, column, lambda values: pa.array([value, *values.to_pylist()[1:]], values.type))
@@ -345,9 +345,7 @@ def test_an_alert_of_a_run_without_reports_round_trips(store: Store, other: Stor
     assert [(found.attempt_id, found.identity) for found in other.run_log.open_alerts(id_)] == [(0, f"{id_}/stalled")]
 
 
-def test_of_two_concurrent_imports_one_is_refused_and_the_other_completes(
-    other: Store, root: Path, tmp_path: Path
-) -> None:
+def test_of_two_concurrent_imports_one_is_refused(other: Store, root: Path, tmp_path: Path) -> None:
     second = Store.open(f"sqlite:///{tmp_path}/other/trmon.db")
     came: list[ImportedRun] = []
 
@@ -361,16 +359,6 @@ def test_of_two_concurrent_imports_one_is_refused_and_the_other_completes(
     second.close()
     assert [run.outcome for run in came] == [ImportOutcome.IMPORTED]
     assert [run.outcome for run in other.archives.import_project(root)] == [ImportOutcome.ALREADY_PRESENT]
-
-
-def test_open_alerts_are_still_open_after_import(other: Store, root: Path) -> None:
-    [run] = other.archives.import_project(root)
-    id_ = other.runs.get(run.key, access=EVERYTHING).id
-    assert id_ in {unfinished.id for unfinished in other.run_log.unfinished_runs()}
-    [late] = stored_reports(other, id_, after=other.run_log.progress(id_).frontier.report_id)
-    assert late.report.attempt == "b"
-    assert len(other.run_log.open_alerts(id_)) == 2
-    assert other.run_log.progress(id_).checkpoint is None
 
 
 def test_batches_whose_reports_were_pruned_refer_to_no_report(store: Store, other: Store, tmp_path: Path) -> None:

@@ -22,7 +22,6 @@ def connection(engines: Engines) -> Iterator[Connection]:
 
 
 def silence(note: str, **fields: object) -> dict[str, object]:
-    """Return the row of a silence."""
     usual = {"project": None, "matchers": [{"label": "rule"}], "author": "me", "starts_at": NOW, "ends_at": NOW + 1}
     return {"note": note, **usual, **fields}
 

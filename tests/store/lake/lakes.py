@@ -127,7 +127,6 @@ def checksums(rows: Rows) -> dict[str, str]:
 
 
 def merged(parts: Iterable[Rows]) -> Rows:
-    """Return the rows of several runs."""
     found: Rows = {}
     for part in parts:
         for name, rows in part.items():

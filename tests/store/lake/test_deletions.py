@@ -55,9 +55,7 @@ def test_limits_spare_only_what_waits_for_the_lake(store: Store, mover: LakeMove
     assert store.retention.prune(now=LATER, **LIMITS).reports == 3, "without a lake nothing is spared"
 
 
-def test_a_late_report_is_withheld_from_the_worker_and_follows_to_the_lake(
-    store: Store, mover: LakeMover, tmp_path: Path
-) -> None:
+def test_a_late_report_is_withheld_from_the_worker_and_moves(store: Store, mover: LakeMover, tmp_path: Path) -> None:
     run_id = put_ended_run(store, "one")
     mover.move_next(now=LATER, after_seconds=50.0)
     store.moved_rows.delete()

@@ -163,9 +163,7 @@ def test_ids_are_not_reused_after_the_newest_rows_were_pruned(store: Store, url:
 
 
 @pytest.mark.parametrize("damage", [b"no database", b"CREATE TABLE", b"CREATE INDEX"], ids=["header", "table", "index"])
-def test_a_database_that_sqlite_cannot_open_is_replaced_and_its_file_kept(
-    store: Store, url: str, tmp_path: Path, damage: bytes
-) -> None:
+def test_a_damaged_database_is_replaced_and_kept(store: Store, url: str, tmp_path: Path, damage: bytes) -> None:
     append(store, report_intake())
     copy = back_up(url, tmp_path / "backup.sqlite")
     store.close()

@@ -22,7 +22,6 @@ def create(store: Store, name: str, **fields: Any) -> Token:
 
 
 def revoke(store: Store, name: str, *, force: bool = False) -> None:
-    """Revoke a token of any project."""
     store.tokens.revoke(name, access=EVERYTHING, now=NOW, force=force).result(10)
 
 
@@ -187,7 +186,6 @@ MATH = Quota(project="math", max_runs=3, max_bytes=1 << 40, reports_per_second=0
 
 
 def put(store: Store, quota: Quota) -> None:
-    """Set a quota."""
     store.quotas.put(quota, access=EVERYTHING, now=NOW).result(10)
 
 

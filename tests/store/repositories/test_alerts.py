@@ -1,4 +1,4 @@
-"""Alerts, silences and deliveries."""
+"""Alerts, silences, deliveries and alarm budgets."""
 
 from __future__ import annotations
 
@@ -6,8 +6,21 @@ from dataclasses import replace
 
 import pytest
 
-from tests.store.builders import CODE, NOW, alert, alert_event, begin, commit, delivery, delivery_states, paged, silence
-from trmon.domain.access import EVERYTHING
+from tests.store.builders import (
+    CODE,
+    NOW,
+    alert,
+    alert_event,
+    append,
+    begin,
+    commit,
+    delivery,
+    delivery_states,
+    paged,
+    silence,
+    start_intake,
+)
+from trmon.domain.access import EVERYTHING, Access
 from trmon.domain.alerts.alert import INCIDENT_RULE, SINCE_LABEL, Acknowledgement, Alert, AlertState
 from trmon.domain.alerts.delivery import Delivery, DeliveryState, RetryPolicy
 from trmon.domain.alerts.muting import (
@@ -19,7 +32,9 @@ from trmon.domain.alerts.muting import (
 )
 from trmon.domain.alerts.silences import Silence
 from trmon.domain.errors import Conflict, NotFound
+from trmon.domain.findings.verdict import COLLAPSE
 from trmon.domain.identity import RunKey
+from trmon.domain.incidents.alarm_budget import BudgetRecord
 from trmon.domain.incidents.incident import CAUSE_LABEL, TITLE_LABEL
 from trmon.domain.severity import Severity
 from trmon.store import Store
@@ -45,11 +60,13 @@ def test_alerts_are_listed_newest_first_in_pages(store: Store, alerts: list[Aler
     assert listed[0].run == RunKey("code", "sort")
 
 
-def test_alerts_are_filtered(store: Store, alerts: list[Alert]) -> None:
+def test_alerts_are_filtered_and_those_of_other_projects_hidden(store: Store, alerts: list[Alert]) -> None:
     resolved = store.alerts.list(access=EVERYTHING, state=AlertState.RESOLVED)
     assert [listed.alert for listed in resolved.items] == alerts[:1]
     assert len(store.alerts.list(access=EVERYTHING, project="math", run="grpo").items) == 2
     assert store.alerts.list(access=EVERYTHING, project="math", run="sort").items == ()
+    assert [listed.alert for listed in store.alerts.list(access=CODE).items] == alerts[2:]
+    assert store.alerts.events(alerts[0].identity, access=CODE).items == ()
 
 
 def test_alerts_are_searched_by_words_of_their_names(store: Store, alerts: list[Alert]) -> None:
@@ -91,11 +108,6 @@ def test_firing_alerts_of_many_runs_are_read_together(store: Store, alerts: list
         77: [],
     }
     assert store.alerts.firing([grpo], access=CODE) == {grpo: ()}
-
-
-def test_alerts_of_another_project_are_not_found(store: Store, alerts: list[Alert]) -> None:
-    assert [listed.alert for listed in store.alerts.list(access=CODE).items] == alerts[2:]
-    assert store.alerts.events(alerts[0].identity, access=CODE).items == ()
 
 
 def test_transitions_are_listed_newest_first_in_pages(store: Store, alerts: list[Alert]) -> None:
@@ -156,9 +168,7 @@ def test_silences_are_listed_newest_first_in_pages(store: Store, silences: list[
     assert store.silences.list(access=EVERYTHING, ending_after=NOW + 60).items == ()
 
 
-def test_active_silences_of_a_run_are_those_of_its_project_and_global_ones(
-    store: Store, silences: list[Silence], run_id: int
-) -> None:
+def test_silences_of_a_run_are_of_its_project_or_global(store: Store, silences: list[Silence], run_id: int) -> None:
     everywhere, _, of_math = silences
     found = [store.outbox.delivery_context(run_id, now=NOW + later).silences for later in (-1, 0, 30, 60)]
     assert found == [(), (everywhere,), (everywhere, of_math), ()]
@@ -194,7 +204,6 @@ def fails(delivery: Delivery, *, may_succeed: bool = True) -> DeliveryUpdate:
 
 
 def due(store: Store, *, now: float) -> list[str]:
-    """Return the keys of the due deliveries."""
     return [waiting.dedup_key for waiting in store.outbox.due(now=now, limit=10)]
 
 
@@ -269,3 +278,49 @@ def test_deliveries_are_listed_newest_first_in_pages_by_state_and_project(store:
     assert [one.id for one in listed] == sorted((one.id for one in listed), reverse=True)
     [dead] = store.deliveries.list(access=CODE, state=DeliveryState.DEAD).items
     assert (dead.id, dead.last_error) == (listed[1].id, "answered 503")
+
+
+DAY = 86_400.0
+
+
+def read(store: Store, access: Access = EVERYTHING, *, since: float = NOW - DAY) -> BudgetRecord:
+    return store.budget_records.read(access=access, health_rules={COLLAPSE, "stale_rollouts"}, since=since)
+
+
+def test_a_record_has_what_is_sent_and_the_collapses_of_visible_runs_only(store: Store) -> None:
+    grpo, sort = begin(store, "math/grpo", "code/sort")
+    sent = alert(run_id=grpo, identity="a")
+    made = [
+        sent,
+        alert(run_id=grpo, identity="b", rule=COLLAPSE),
+        alert(run_id=grpo, identity="c", rule="stale_rollouts"),
+        alert(run_id=grpo, identity="d", severity=Severity.INFO),
+        alert(run_id=grpo, identity="e", state=AlertState.PENDING),
+        alert(run_id=grpo, identity="f", state=AlertState.RESOLVED, since_at=NOW - 3 * DAY, updated_at=NOW - 2 * DAY),
+        alert(run_id=sort, identity="g"),
+    ]
+    for one in made:
+        commit(store, one.run_id, alerts=(one,), alert_events=(alert_event(one),))
+    found = read(store)
+    assert [listed.alert.identity for listed in found.alerts] == ["a", "g"]
+    assert [one.identity for one in found.collapses] == ["b"]
+    assert found.fired_at["a"] == [NOW]
+    assert "f" not in found.fired_at
+    assert [listed.alert.identity for listed in read(store, CODE).alerts] == ["g"]
+    assert read(store, CODE).collapses == ()
+
+
+def test_training_is_from_the_start_of_an_attempt_to_its_last_message(store: Store, run_id: int) -> None:
+    append(store, start_intake("code", "sort"), now=NOW - 9 * DAY)
+    append(store, start_intake(launch="launch-2", rank=1, world_size=2), now=NOW + 600.0)
+    assert read(store).trained == ((NOW, NOW + 600.0),)
+    assert read(store, CODE).trained == ()
+    assert store.budget_records.recent_run_ids(access=EVERYTHING, since=NOW - DAY) == [run_id]
+    assert store.budget_records.recent_run_ids(access=EVERYTHING, since=NOW - 9 * DAY, before=run_id) == []
+    assert store.budget_records.recent_run_ids(access=CODE, since=NOW - 9 * DAY) == [run_id + 1]
+
+
+def test_silences_that_have_ended_since_are_read(store: Store) -> None:
+    ends = (NOW - 2 * DAY, NOW - 60.0, NOW + 60.0)
+    made = [silence(store, starts_at=NOW - 3 * DAY, ends_at=ends_at) for ends_at in ends]
+    assert [*read(store).silences] == made[1:]

@@ -7,9 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from sqlalchemy import select, update
 
-from tests.store.builders import append, report_intake, start_intake
+from tests.store.builders import Gate, append, report_intake, start_intake
 from tests.store.conftest import ON_POSTGRES
-from tests.store.gate import Gate
 from trmon.domain.errors import Fenced
 from trmon.domain.ownership import SLOTS, in_slots, slot_of
 from trmon.domain.pipeline.run_update import Frontier, RunUpdate
@@ -23,28 +22,28 @@ pytestmark = ON_POSTGRES
 
 @pytest.fixture
 def one(engines: Engines) -> Leases:
-    """The leases of one worker."""
     return Leases(engines.writing, holder="one")
 
 
 @pytest.fixture
 def other(engines: Engines) -> Leases:
-    """The leases of another worker."""
     return Leases(engines.writing, holder="other")
 
 
 def expire(engines: Engines, holder: str) -> None:
-    """Make a holder's leases expire."""
     with engines.writing.begin() as connection:
         connection.execute(update(tables.lease).where(tables.lease.c.holder == holder).values(expires_at=0.0))
         connection.execute(update(tables.worker).where(tables.worker.c.holder == holder).values(seen_at=0.0))
 
 
-def test_a_single_worker_holds_every_slot(one: Leases) -> None:
+def test_a_single_worker_holds_every_slot_until_it_leaves(one: Leases, other: Leases) -> None:
     standing = one.renew()
     assert (set(standing.fences), standing.n_workers) == (set(range(SLOTS)), 1)
     assert set(standing.fences.values()) == {1}
     assert one.renew() == standing
+    one.leave()
+    standing = other.renew()
+    assert (len(standing.fences), standing.n_workers) == (SLOTS, 1)
 
 
 def test_a_second_worker_gets_its_share_after_the_first_releases_it(one: Leases, other: Leases) -> None:
@@ -67,24 +66,13 @@ def test_the_slots_that_a_worker_takes_have_some_of_the_runs_that_start_together
     assert 8 <= len(in_slots(range(1, 21), taken)) <= 12
 
 
-def test_expired_leases_are_taken_over(one: Leases, other: Leases, engines: Engines) -> None:
-    one.renew()
-    expire(engines, "one")
-    assert set(other.renew().fences.values()) == {2}
-    assert one.renew().fences == {}
-
-
-def test_an_expired_lease_that_nobody_took_is_renewed(one: Leases, engines: Engines) -> None:
+def test_an_expired_lease_is_renewed_unless_it_was_taken_over(one: Leases, other: Leases, engines: Engines) -> None:
     first = one.renew()
     expire(engines, "one")
     assert one.renew() == first
-
-
-def test_leaving_releases_every_slot(one: Leases, other: Leases) -> None:
-    one.renew()
-    one.leave()
-    standing = other.renew()
-    assert (len(standing.fences), standing.n_workers) == (SLOTS, 1)
+    expire(engines, "one")
+    assert set(other.renew().fences.values()) == {2}
+    assert one.renew().fences == {}
 
 
 def test_two_workers_that_start_together_never_hold_the_same_slot(engines: Engines) -> None:
@@ -123,9 +111,7 @@ def test_a_slot_is_not_taken_over_during_a_commit_under_it(one: Leases, other: L
     assert set(other.renew().fences) == set(range(SLOTS))
 
 
-def test_a_run_update_from_before_a_lost_lease_is_not_written_with_a_later_one(
-    one: Leases, other: Leases, store: Store
-) -> None:
+def test_an_update_from_before_a_lost_lease_is_never_written_later(one: Leases, other: Leases, store: Store) -> None:
     receipts = append(store, *(start_intake(run=f"run {i}") for i in range(SLOTS + 1)))
     ids = sorted(receipt.run_id for receipt in receipts)
     first, last = ids[0], ids[0] + SLOTS

@@ -56,20 +56,16 @@ from trmon_client.core.policies.policy import preset
 
 @pytest.fixture
 def log(store: Store) -> RunLog:
-    """The run log as the worker sees it."""
     return store.run_log
 
 
-def test_a_new_run_has_no_progress(log: RunLog, run_id: int) -> None:
+def test_a_new_run_has_no_progress_and_an_unknown_one_is_not_found(log: RunLog, run_id: int) -> None:
     assert log.progress(run_id).frontier == Frontier()
     assert log.progress(run_id).checkpoint is None
     assert log.batches_after(run_id, 0, limit=10) == []
     assert log.open_alerts(run_id) == []
     assert log.policies.current(run_id) == default_version(now=NOW)
     assert log.policies.history(run_id) == []
-
-
-def test_an_unknown_run_is_not_found(log: RunLog) -> None:
     with pytest.raises(NotFound):
         log.runs.by_id(404)
     with pytest.raises(NotFound):

@@ -1,4 +1,4 @@
-"""Tests what is read of runs in bulk: the judgement and the summary that a worker stored with its rows."""
+"""What a worker writes of a run: its policies, events, judgement and summary."""
 
 from __future__ import annotations
 
@@ -10,13 +10,115 @@ import pytest
 
 from tests.domain.findings.judgements import KL_OUTSIDE, found, judged
 from tests.fixtures.views import view_of
-from tests.store.builders import NOW, append, begin, commit, report_intake, scalars_intake
+from tests.store.builders import CODE, NOW, append, begin, commit, report_intake, scalars_intake
+from trmon.domain.access import EVERYTHING
+from trmon.domain.adaptation.proposal import AdaptationMode, AdaptationSetting
 from trmon.domain.collapse_risk.risk_reading import RiskDriver, RiskReading
 from trmon.domain.findings.judge import Place
 from trmon.domain.health.judgement import Backlog
 from trmon.domain.health.run_summary import RunSummary, Sparkline
-from trmon.domain.pipeline.run_update import Frontier, Outlook
+from trmon.domain.identity import RunKey
+from trmon.domain.pipeline.run_update import Event, Frontier, Outlook
+from trmon.domain.policies import PolicyVersion, default_version, version_from_trainer
 from trmon.store import Store
+from trmon_client.core.policies.policy import preset
+
+GEO = preset("geo_mask")
+
+
+def asked(store: Store, run_id: int, *, at: float) -> PolicyVersion:
+    """Return the version that a start makes current, from the version that is current now."""
+    version = version_from_trainer(store.policies.current(run_id), GEO, now=at)
+    assert version is not None
+    return version
+
+
+def test_ingest_and_runner_that_adopt_a_start_at_once_add_one_version(store: Store, run_id: int) -> None:
+    by_ingest, by_runner = (asked(store, run_id, at=NOW + i) for i in range(2))
+    store.policies.put(run_id, by_ingest).result()
+    commit(store, run_id, policy=by_runner)
+    assert store.policies.history(run_id) == [by_ingest]
+
+
+def test_a_start_that_is_adopted_late_does_not_replace_what_a_person_set(store: Store, run_id: int) -> None:
+    late = asked(store, run_id, at=NOW)
+    by_person = replace(default_version(now=NOW), policy=preset("token_veto"), author="ann", reason="safer")
+    store.policies.put(run_id, by_person).result()
+    store.policies.put(run_id, late).result()
+    assert store.policies.history(run_id) == [by_person]
+
+
+SETTING = AdaptationSetting(mode=AdaptationMode.APPLY, target_mask_rate=0.1, every_steps=4)
+MINE = PolicyVersion(policy=preset("geo_mask"), shadows=(), author="ann", reason="", created_at=NOW)
+
+
+def adapted(over: PolicyVersion) -> PolicyVersion:
+    evidence = {"replaces": over.policy.hash, "n_sequences": 512}
+    return replace(MINE, policy=preset("seq_mis"), author="trmon:target_mask_rate", evidence=evidence)
+
+
+def test_adaptation_is_off_by_default_and_for_another_project(store: Store, run_id: int) -> None:
+    assert store.adaptations.get(run_id) == AdaptationSetting()
+    store.adaptations.put(run_id, SETTING, access=EVERYTHING, now=NOW).result()
+    store.adaptations.put(run_id, replace(SETTING, mode=AdaptationMode.RECOMMEND), access=EVERYTHING, now=NOW).result()
+    assert store.adaptations.get(run_id) == replace(SETTING, mode=AdaptationMode.RECOMMEND)
+    assert store.adaptations.get(run_id, access=CODE) == AdaptationSetting()
+
+
+def test_a_controllers_version_keeps_its_evidence(store: Store, run_id: int) -> None:
+    version = adapted(default_version(now=NOW))
+    commit(store, run_id, policy=version)
+    assert store.policies.current(run_id) == version
+
+
+@pytest.mark.parametrize(
+    "since",
+    [
+        pytest.param(replace(MINE, policy=preset("token_veto")), id="another policy was activated"),
+        pytest.param(replace(MINE, pinned=True), id="the base policy was pinned"),
+    ],
+)
+def test_a_manual_change_takes_precedence_over_the_controller(store: Store, run_id: int, since: PolicyVersion) -> None:
+    store.policies.put(run_id, MINE).result()
+    store.policies.put(run_id, since).result()
+    commit(store, run_id, policy=adapted(MINE))
+    assert store.policies.current(run_id) == since
+
+
+@pytest.fixture
+def run_ids(store: Store) -> list[int]:
+    """math/grpo with the events 1 and 3, code/sort with 2."""
+    ids = begin(store, "math/grpo", "code/sort")
+    for i, run_id in enumerate((*ids, ids[0])):
+        commit(store, run_id, events=(Event(kind="batch", data={"step": i + 1}, at=NOW + i),))
+    return ids
+
+
+def steps(store: Store, after: int, **options: object) -> list[int]:
+    found = store.events.after(after, **{"access": EVERYTHING} | options)
+    return [stored.event.data["step"] for stored in found]
+
+
+def test_reading_events_continues_after_the_last_one_read(store: Store, run_ids: list[int]) -> None:
+    [first, *_] = store.events.after(0, access=EVERYTHING)
+    assert (first.run_id, first.key, first.event.at) == (run_ids[0], RunKey("math", "grpo"), NOW)
+    assert steps(store, 0) == [1, 2, 3]
+    assert steps(store, first.id) == [2, 3]
+    assert steps(store, 0, limit=1) == [1]
+    assert steps(store, store.events.last_id()) == []
+    assert steps(store, 0, run=RunKey("math", "grpo")) == [1, 3]
+    assert steps(store, 0, access=CODE) == [2]
+    assert steps(store, 0, access=CODE, run=RunKey("math", "grpo")) == []
+
+
+def test_events_of_other_runs_are_skipped_once_and_a_full_page_continues(store: Store, run_ids: list[int]) -> None:
+    found, place = store.events.read_after(0, access=EVERYTHING, run=RunKey("code", "sort"), limit=10)
+    assert ([stored.event.data["step"] for stored in found], place) == ([2], store.events.last_id())
+    assert store.events.read_after(place, access=EVERYTHING, run=RunKey("code", "sort"), limit=10) == ([], place)
+    assert store.events.read_after(place + 5, access=EVERYTHING, run=None, limit=10) == ([], place + 5)
+    [first], place = store.events.read_after(0, access=EVERYTHING, run=RunKey("math", "grpo"), limit=1)
+    assert place == first.id
+
 
 ILL = judged(
     found("engine_mismatch", beyond=Place(1, 25)),

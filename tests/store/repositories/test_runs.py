@@ -12,6 +12,7 @@ from sqlalchemy import insert
 from tests.store.builders import (
     CODE,
     NOW,
+    Gate,
     alert,
     append,
     batch,
@@ -24,7 +25,6 @@ from tests.store.builders import (
     paged,
     report_intake,
 )
-from tests.store.gate import Gate
 from trmon.domain.access import EVERYTHING, Access, AuditAction, Scope
 from trmon.domain.adaptation.proposal import AdaptationSetting
 from trmon.domain.alerts.alert import AlertState
@@ -52,7 +52,6 @@ GRPO = RunKey("math", "grpo")
 
 
 def listed(store: Store, **filters: object) -> list[str]:
-    """Return the names of the listed runs."""
     return [str(run.key) for run in store.runs.list(**{"access": EVERYTHING} | filters).items]
 
 
@@ -73,7 +72,7 @@ def test_a_run_of_another_project_is_not_found(store: Store) -> None:
     assert listed(store, access=MATH) == []
 
 
-def test_runs_are_listed_newest_first_in_pages(store: Store) -> None:
+def test_runs_are_listed_newest_first_in_pages_whose_cursor_must_be_valid(store: Store) -> None:
     begin(store, "math/a", "code/b", "math/c")
     first = store.runs.list(access=EVERYTHING, limit=2)
     begin(store, "math/d")
@@ -81,9 +80,6 @@ def test_runs_are_listed_newest_first_in_pages(store: Store) -> None:
     assert [run.key.run for run in first.items] == ["c", "b"]
     assert [run.key.run for run in second.items] == ["a"]
     assert second.next is None
-
-
-def test_an_invalid_cursor_is_refused(store: Store) -> None:
     for cursor in ("", "no", "!!", "kwECAw", "kc-AAAAAAAAAAA"):
         with pytest.raises(InvalidInput, match="must be the `next`"):
             store.runs.list(access=EVERYTHING, after=cursor)
@@ -271,7 +267,6 @@ def test_runs_are_searched_by_words_of_their_names(store: Store) -> None:
 
 
 def add(store: Store, text: str, *, step: int | None = None) -> NoteInfo:
-    """Add a note to math/grpo."""
     return store.notes.add(GRPO, access=EVERYTHING, now=NOW, author="ana", text=text, step=step).result()
 
 

@@ -1,4 +1,4 @@
-"""Tests the storage format of reports: lossless and smaller."""
+"""The storage format of reports: lossless and smaller; and the dictionary of names."""
 
 from __future__ import annotations
 
@@ -10,12 +10,16 @@ import msgspec
 import numpy as np
 import pytest
 import zstandard
+from sqlalchemy import event
 
 from tests.core.golden import cases, inputs
 from tests.fixtures.messages import as_json
 from tests.store.builders import realistic_columns, report
 from trmon.domain.errors import Damaged, TrmonError
+from trmon.store import Store
+from trmon.store.database import engines_of
 from trmon.store.rows import messages
+from trmon.store.rows.batches import NameDictionary
 from trmon_client.core import wire
 from trmon_client.core.columns import Columns
 from trmon_client.core.statistics import columns
@@ -25,17 +29,14 @@ HUGE_FRAME = bytes.fromhex("28b52ffde0") + (1 << 50).to_bytes(8, "little")
 
 
 def packed(made: Columns) -> bytes:
-    """Return the stored form of a report with these columns."""
     return messages.pack_report(wire.Report(attempt="a", launch="l", step=1), parcel=wire.pack_columns(made))
 
 
 def stored(sent: wire.Report) -> bytes:
-    """Return the stored form of a report."""
     return messages.pack_report(without_columns(sent), parcel=wire.storable_columns(sent)[0])
 
 
 def without_columns(sent: wire.Report) -> wire.Report:
-    """Return a report's fields other than its columns."""
     return msgspec.structs.replace(sent, columns={}, histograms={}, parcel=None)
 
 
@@ -112,7 +113,6 @@ def test_another_format_is_refused() -> None:
 
 
 def digest(sent: wire.Report) -> bytes:
-    """Return the digest of a report."""
     return messages.report_digest(without_columns(sent), parcel=wire.storable_columns(sent)[0])
 
 
@@ -261,3 +261,17 @@ def test_a_notice_that_an_older_version_stored_is_the_same_notice() -> None:
     other = msgspec.structs.replace(finish, error="boom")
     assert not messages.is_same_notice(messages.pack_notice(other), older)
     assert not messages.is_same_notice(b"damaged", b"damaged")
+
+
+def test_names_can_be_read_while_the_writer_evicts_them(store: Store, url: str) -> None:
+    wanted = (("kl",), ("reward", "lr"))
+    added = store.writer.submit(
+        lambda transaction: [NameDictionary().id_of(transaction.connection, one) for one in wanted]
+    )
+    ids = added.result(30)
+    engines, names = engines_of(url), NameDictionary()
+    with engines.reader.connect() as connection:
+        names.read(connection, ids[:1])
+        event.listen(engines.reader, "before_cursor_execute", lambda *_: names.forget())
+        assert names.read(connection, ids) == dict(zip(ids, wanted, strict=True))
+    engines.dispose()

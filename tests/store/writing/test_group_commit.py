@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import Engine, insert, select
 from sqlalchemy.exc import IntegrityError
 
-from tests.store.gate import Gate
+from tests.store.builders import Gate
 from trmon.domain.errors import Conflict, NotReady, Overloaded
 from trmon.store.database.engines import Engines
 from trmon.store.database.upsert import insert_rows
@@ -24,7 +24,6 @@ from trmon.store.writing.transaction import Operation, Transaction
 
 @pytest.fixture
 def engine(engines: Engines) -> Engine:
-    """The reading engine."""
     return engines.reader
 
 
@@ -133,9 +132,7 @@ def test_consecutive_items_for_a_handler_are_passed_in_one_call(writer: GroupCom
     assert calls == [[1, 2, 3]]
 
 
-def test_patient_items_join_the_next_group_in_the_order_of_their_submission(
-    writer: GroupCommit, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_patient_items_join_the_next_group_in_order(writer: GroupCommit, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trmon.store.writing.group_commit.PATIENT_SECONDS", 60.0)
     commits: list[CommittedGroup] = []
     writer.on_commit(commits.append)
