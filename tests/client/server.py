@@ -1,20 +1,25 @@
-"""A server of the wire format over real sockets that answers, refuses, hangs or hangs up as a test scripts it."""
+"""Servers on the loopback: of the wire format, scripted by a test to answer, refuse or hang; and proxies to them."""
 
 from __future__ import annotations
 
 import json
+import os
+import socket
 import socketserver
 import ssl
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any, TypeVar
 
+import pytest
+
 from trmon_client.core import wire
+from trmon_client.process import exit_hooks
 
 PATIENCE_SECONDS = 60.0
 """How long a test waits for an expected event; no result depends on it."""
@@ -42,7 +47,6 @@ CERTIFICATE = Path(__file__).parent / "tls.pem"
 
 
 def tls_context() -> ssl.SSLContext:
-    """Return the TLS settings of a server."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(CERTIFICATE)
     return context
@@ -55,8 +59,6 @@ HANG_UP = Answer(hangs_up=True)
 
 @dataclass(frozen=True)
 class Request:
-    """One received request."""
-
     path: str
     headers: dict[str, str]
     messages: list[Any]
@@ -102,7 +104,6 @@ class LoopbackServer:
 
 
 def stored(_message: Any) -> wire.Ack:
-    """Acknowledge any message."""
     return wire.Ack("stored")
 
 
@@ -187,3 +188,65 @@ def _handler(peer: Peer) -> type[BaseHTTPRequestHandler]:
             """Log nothing."""
 
     return Handler
+
+
+class ProxyServer(LoopbackServer):
+    """Relays to a port of the loopback, whatever host the client names; speaks TLS to the client if it is secure."""
+
+    def __init__(self, upstream_port: int, *, is_secure: bool = False) -> None:
+        super().__init__(_proxy_handler(self), is_secure=is_secure)
+        self.heads: list[bytes] = []
+        """The first line and the headers of each request that the proxy itself read."""
+        self.upstream_port = upstream_port
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def serve(self, client: socket.socket) -> None:
+        """Read the head of a request and relay the rest, after CONNECT both ways without reading."""
+        head = b""
+        while not head.endswith(b"\r\n\r\n"):
+            head += client.recv(1)
+        self.heads.append(head)
+        with socket.create_connection(("127.0.0.1", self.upstream_port)) as upstream:
+            if head.startswith(b"CONNECT"):
+                client.sendall(b"HTTP/1.1 200 OK\r\n\r\n")
+            else:
+                upstream.sendall(head)
+            _relay_both_ways(client, upstream)
+
+
+def _relay_both_ways(client: socket.socket, upstream: socket.socket) -> None:
+    back = threading.Thread(target=_relay, args=(upstream, client), daemon=True)
+    back.start()
+    _relay(client, upstream)
+    back.join()
+
+
+def _relay(source: socket.socket, target: socket.socket) -> None:
+    with suppress(OSError):
+        while data := source.recv(1 << 16):
+            target.sendall(data)
+    with suppress(OSError):
+        target.shutdown(socket.SHUT_WR)
+
+
+def _proxy_handler(proxy: ProxyServer) -> type[socketserver.BaseRequestHandler]:
+    class Handler(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            proxy.serve(self.request)
+
+    return Handler
+
+
+@contextmanager
+def run_server(spool: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Peer]:
+    """Set the TRMON_ variables of the next run; at the end, finish all runs as the end of the process does."""
+    for name in [name for name in os.environ if name.startswith("TRMON_")]:
+        monkeypatch.delenv(name)
+    with Peer() as peer:
+        for name, value in {"URL": peer.url, "PROJECT": "math", "RUN": "tiny", "SPOOL_DIR": str(spool)}.items():
+            monkeypatch.setenv(f"TRMON_{name}", value)
+        yield peer
+        exit_hooks._end_all(exit_hooks.ExitHooks._observed_end)

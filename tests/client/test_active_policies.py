@@ -58,7 +58,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("offered", "why"), REFUSED.values(), ids=REFUSED.keys())
-def test_a_bad_policy_is_refused_warned_about_once_and_reported_and_the_previous_one_stays(
+def test_a_bad_policy_is_refused_and_the_previous_one_stays(
     tmp_path: Path, offered: wire.PolicyUpdate, why: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     used, finish = policies_used(tmp_path, offered)

@@ -204,9 +204,7 @@ def said_by_ranks(tmp_path_factory: pytest.TempPathFactory) -> list[list[str]]:
     return told
 
 
-def test_rank_0_decides_for_all_also_where_a_rank_fails_or_has_no_parameters(
-    said_by_ranks: list[list[str]],
-) -> None:
+def test_rank_0_decides_for_all_also_where_a_rank_fails_or_has_no_parameters(said_by_ranks: list[list[str]]) -> None:
     told = [lines[: lines.index("-")] for lines in said_by_ranks]
     n_without_parameters = 3
     first, other = (lines[:-n_without_parameters] for lines in told)
@@ -242,9 +240,7 @@ def test_a_run_stops_only_on_the_advice_to(advice: dict[str, Any] | None, stops:
     assert (decision.advice is not None and decision.advice.should_stop) is stops
 
 
-def test_a_checkpoint_and_an_incident_are_agreed_on_before_any_rank_acts(
-    said_by_ranks: list[list[str]],
-) -> None:
+def test_a_checkpoint_and_an_incident_are_agreed_on_before_any_rank_acts(said_by_ranks: list[list[str]]) -> None:
     told = [lines[lines.index("-") + 1 :] for lines in said_by_ranks]
     assert told[0] == told[1] == ["0 False None", "1 True drift", "2 False None"]
 

@@ -79,9 +79,7 @@ KINDS: dict[str, Callable[[np.ndarray], Any]] = {
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS.keys())
 @pytest.mark.parametrize("mode", ["observe", "enforce"])
-def test_masks_and_weights_have_the_kind_and_the_layout_of_the_inputs(
-    tmp_path: Path, kind: Callable[[np.ndarray], Any], mode: str
-) -> None:
+def test_masks_and_weights_are_like_the_inputs(tmp_path: Path, kind: Callable[[np.ndarray], Any], mode: str) -> None:
     given = {name: kind(array) for name, array in batch(dead=(1, 2)).items()}
     decision = decide(tmp_path, given, policy="tis", mode=mode)
     first = given["logprobs"][0]

@@ -195,7 +195,7 @@ def test_each_kind_of_input_is_compiled_once(n: int, compiler: Compiler) -> None
         (False, "1", False),
     ],
 )
-def test_the_variable_turns_kernels_off_whatever_the_argument_says_and_on_where_it_says_nothing(
+def test_the_variable_precedes_the_argument_to_turn_kernels_off(
     argument: bool | None, value: str | None, expected: bool | None
 ) -> None:
     environment = {"TRMON_PROJECT": "math", "TRMON_RUN": "one"} | ({} if value is None else {"TRMON_TRITON": value})

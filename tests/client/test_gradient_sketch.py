@@ -70,7 +70,7 @@ def exact_cosine(first: Any, second: Any) -> float:
     return float((first * second).sum() / first.norm() / second.norm())
 
 
-@pytest.mark.parametrize("mixed", [-1.0, -0.3, 0.0, 0.5, 3.0])
+@pytest.mark.parametrize("mixed", [-1.0, 0.0, 3.0])
 @pytest.mark.parametrize("shape", [(300, 4096), (5, SIZE * ROWS // 4 + 3)], ids=str)
 def test_the_cosine_of_projections_is_near_that_of_the_gradients(mixed: float, shape: tuple[int, int]) -> None:
     first = random(1, *shape)
@@ -82,8 +82,8 @@ def test_the_cosine_of_projections_is_near_that_of_the_gradients(mixed: float, s
 
 def test_inner_products_are_kept_on_average_over_seeds() -> None:
     first, second = random(1, 64, 96), random(2, 64, 96) + 0.5 * random(1, 64, 96)
-    pairs = [(GradientSketch(seed=seed), seed) for seed in range(40)]
-    found = [float(sketch.project(parameters(first)) @ sketch.project(parameters(second))) for sketch, _ in pairs]
+    sketches = [GradientSketch(seed=seed) for seed in range(20)]
+    found = [float(one.project(parameters(first)) @ one.project(parameters(second))) for one in sketches]
     expected = float((first * second).sum())
     error = np.std(found) / math.sqrt(len(found))
     assert np.mean(found) == pytest.approx(expected, abs=5 * error)

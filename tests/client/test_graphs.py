@@ -38,13 +38,11 @@ class Identity(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, tensor: torch.Tensor, saved: Saved) -> torch.Tensor:
-        """See Function."""
         ctx.saved_for_test = saved
         return tensor.clone()
 
     @staticmethod
     def backward(_ctx: Any, *gradients: Any) -> Any:
-        """See Function."""
         return *gradients, None
 
 
@@ -64,7 +62,6 @@ class Graphs:
 
     @property
     def n_alive(self) -> int:
-        """How many of the graphs are alive."""
         return sum(made() is not None for made in self.made)
 
 
@@ -119,7 +116,7 @@ def read(decision: BatchDecision) -> list[Any]:
 
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS.keys())
 @pytest.mark.parametrize(("mode", "policy"), [("observe", None), ("enforce", None), ("enforce", "tis")])
-def test_a_decision_keeps_no_graph_read_or_not(
+def test_no_decision_keeps_a_graph(
     tmp_path: Path, form: Callable[[Graphs], dict[str, Any]], mode: str, policy: str | None
 ) -> None:
     graphs, monitor = Graphs(), Monitor(settings(tmp_path, mode=mode, policy=policy))

@@ -32,7 +32,7 @@ def on_a_device(inputs: CheckedInputs) -> CheckedInputs:
 
 
 @pytest.mark.parametrize("kind", [np.nan, np.inf, -np.inf])
-def test_the_pairs_of_a_policy_without_a_finite_value_are_absent(
+def test_a_policy_without_a_finite_value_has_no_pair(
     kind: float, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with Monitor(settings(tmp_path)) as monitor:
@@ -126,9 +126,7 @@ CASES: dict[str, tuple[Any, LogprobMistake | None]] = {
 
 @pytest.mark.parametrize("library", ["numpy", "torch", "short floats"])
 @pytest.mark.parametrize(("values", "found"), CASES.values(), ids=CASES.keys())
-def test_the_range_of_the_counted_values_tells_what_they_are(
-    values: Any, found: LogprobMistake | None, library: str
-) -> None:
+def test_the_range_of_values_tells_what_they_are(values: Any, found: LogprobMistake | None, library: str) -> None:
     given: dict[str, Any] = {"rollout_logprobs": LOGPROBS, "logprobs": values, "mask": MASK}
     if library != "numpy":
         given = {name: torch.from_numpy(np.asarray(array)) for name, array in given.items()}
@@ -187,9 +185,7 @@ def test_the_units_of_small_calls_are_added_up_and_too_few_tokens_tell_nothing()
         assert (list(guard.losses.warnings()) == ["unit"]) is is_said
 
 
-def test_masks_that_leave_no_token_are_one_line_of_the_console(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_masks_that_leave_no_token_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     logp = of_tokens()
     for masks, is_said in (([0, 0, 0, 1], True), ([0, 0, 1, 0], False)):
         with Monitor(settings(tmp_path)) as monitor:

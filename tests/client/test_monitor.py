@@ -85,9 +85,7 @@ def test_the_console_says_that_an_enforced_policy_rejects_every_sequence(
     assert capsys.readouterr().err.count("rejected every sequence of the last 5 steps (step 4)") == told
 
 
-def test_the_console_repeats_it_every_hundred_steps_and_starts_anew_after_a_good_one(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_the_console_repeats_it_every_hundred_steps_until_a_good_one(capsys: pytest.CaptureFixture[str]) -> None:
     rejected = RejectedSteps(WarnOnce())
     for step in range(300):
         for chunk in range(2):
@@ -223,9 +221,7 @@ def test_distributed_log_probs_are_refused_with_the_conversion_to_use(tmp_path: 
 
 @pytest.mark.parametrize("layout", [torch.strided, torch.jagged])
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
-def test_nested_log_probs_are_refused_once_and_then_get_a_neutral_decision(
-    tmp_path: Path, layout: torch.layout
-) -> None:
+def test_nested_log_probs_are_refused_once_and_then_decided_neutrally(tmp_path: Path, layout: torch.layout) -> None:
     nested = torch.nested.nested_tensor([torch.full((3,), -1.0), torch.full((5,), -1.0)], layout=layout)
     off, on = Monitor(settings(tmp_path, mode="off")), Monitor(settings(tmp_path))
     with pytest.raises(ValueError, match=r"^rollout_logprobs is nested.*to_padded_tensor.*unbind"):
@@ -238,21 +234,20 @@ def test_nested_log_probs_are_refused_once_and_then_get_a_neutral_decision(
 
 
 def test_tensors_overwritten_after_the_call_are_reported_as_they_were(tmp_path: Path) -> None:
-    rewards, norm = torch.ones(4, dtype=torch.float64), torch.tensor(1.0)
+    rewards, norm, generator = torch.ones(4, dtype=torch.float64), torch.tensor(1.0), torch.get_rng_state()
     with Monitor(settings(tmp_path, mode="enforce")) as monitor:
         decision = monitor.log_batch(step=0, **batch(), rewards=rewards, scalars={"norm": norm})
         for tensor in (rewards, norm):
             tensor.zero_()
         decision.mask[:] = False
+    assert torch.equal(torch.get_rng_state(), generator), "no number is drawn from the trainer's generator"
     _, report, _ = spooled(tmp_path)
     assert wire.unpack_columns(report)["reward"].tolist() == [1.0] * 4
     assert report.scalars == {"norm": 1.0}
     assert wire.unpack_bits(report.accepted, 4).all()
 
 
-def test_calls_after_close_decide_but_send_nothing_and_are_counted_and_said_once(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_calls_after_close_send_nothing_and_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     monitor = Monitor(settings(tmp_path, mode="enforce", policy="trm_max"))
     before = monitor.log_batch(step=0, **batch(far=(1,))).mask.tolist()
     monitor.close()
@@ -289,7 +284,7 @@ ENDINGS = {
 
 
 @pytest.mark.parametrize(("raised", "outcome", "error"), ENDINGS.values(), ids=ENDINGS.keys())
-def test_the_end_of_the_with_block_decides_the_outcome_of_the_run(
+def test_the_with_block_decides_the_outcome(
     tmp_path: Path, raised: BaseException | None, outcome: str, error: str
 ) -> None:
     def train() -> None:
@@ -307,9 +302,7 @@ def test_the_end_of_the_with_block_decides_the_outcome_of_the_run(
     assert (finish.outcome, finish.error) == (outcome, error)
 
 
-def test_the_first_report_prints_one_line_of_what_it_contains_and_lacks(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_first_report_prints_what_it_contains_and_lacks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with Peer() as peer, Monitor(settings(tmp_path, url=peer.url)) as monitor:
         for step in range(3):
             monitor.log_batch(step=step, **batch(), rewards=np.ones(4))
@@ -320,9 +313,7 @@ def test_the_first_report_prints_one_line_of_what_it_contains_and_lacks(
     )
 
 
-def test_without_a_url_the_line_names_the_spool_and_other_ranks_are_silent(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_a_url_rank_0_alone_names_the_spool(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for rank in (0, 1):
         monitor = Monitor(settings(tmp_path, rank=rank, world_size=2))
         monitor.log_batch(step=0, **batch())
@@ -355,9 +346,7 @@ def test_advice_reaches_rank_zero_only(tmp_path: Path) -> None:
                 assert monitor.log_batch(step=1, **batch()).advice == expected
 
 
-def test_a_step_that_goes_back_is_said_once_and_travels_with_later_messages(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_step_that_goes_back_is_said_once_and_sent(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with Monitor(settings(tmp_path)) as monitor:
         for step in (5, 6, 6, 4, 3):
             monitor.log_batch(step=step, **batch())
@@ -368,9 +357,7 @@ def test_a_step_that_goes_back_is_said_once_and_travels_with_later_messages(
     assert "step 4 after step 6" in finish.losses.warnings["step_went_back"]
 
 
-def test_a_call_that_fails_after_the_first_is_said_on_the_run(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_later_call_that_fails_is_said_on_the_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with Monitor(settings(tmp_path)) as monitor:
         monitor.log_batch(step=0, **batch())
         for step in range(1, 4):
@@ -422,9 +409,7 @@ def test_a_checkpoint_is_reported_with_its_path_and_with_those_that_are_gone(tmp
     assert finish.losses.dropped == {}
 
 
-def test_a_path_that_is_saved_over_names_the_newest_step_and_a_relative_one_is_whole(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_path_that_is_saved_over_is_of_the_newest_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("last.pt").touch()
     with Monitor(settings(tmp_path)) as monitor:
@@ -470,9 +455,7 @@ def test_an_incident_is_told_once_at_a_step_boundary_in_the_trainers_thread(tmp_
     assert len({*saving}) == 1
 
 
-def test_what_on_incident_raises_is_said_once_and_several_ranks_have_to_agree(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_on_incident_raises_is_said_once_on_any_rank(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def fails(_: object) -> None:
         raise RuntimeError("no brakes")
 

@@ -70,7 +70,7 @@ def service(tmp_path: Path) -> Iterator[httpx.Client]:
 @pytest.fixture
 def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """A server (`tests.client.server.Peer`) to which the next run reports, as run math/tiny."""
-    from tests.client.integrations.run_server import run_server
+    from tests.client.server import run_server
 
     with run_server(tmp_path, monkeypatch) as peer:
         yield peer

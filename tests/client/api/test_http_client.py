@@ -6,8 +6,7 @@ import time
 
 import pytest
 
-from tests.client.proxy_server import ProxyServer
-from tests.client.server import CERTIFICATE, HANG_UP, Answer, Peer, problem
+from tests.client.server import CERTIFICATE, HANG_UP, Answer, Peer, ProxyServer, problem
 from trmon_client.api import (
     AccessDenied,
     IncompatibleService,
@@ -88,21 +87,17 @@ def test_another_program_at_the_url_is_told() -> None:
         service.run("math/grpo")
 
 
-def test_a_certificate_must_be_trusted(monkeypatch: pytest.MonkeyPatch) -> None:
-    with Peer(is_secure=True) as peer:
-        with pytest.raises(ServiceUnreachable, match="certificate verify failed"):
-            post(peer.url)
-        monkeypatch.setenv("SSL_CERT_FILE", str(CERTIFICATE))
-        assert post(peer.url) == "stored"
-
-
-@pytest.mark.parametrize("is_secure", [False, True])
-def test_a_proxy_leads_to_the_service(is_secure: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SSL_CERT_FILE", str(CERTIFICATE))
-    scheme = "https" if is_secure else "http"
-    with Peer(is_secure=is_secure) as peer, ProxyServer(peer.port) as proxy:
+def test_a_proxy_leads_to_the_service_whose_certificate_must_be_trusted(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Peer(is_secure=True) as peer, ProxyServer(peer.port) as proxy:
         monkeypatch.setenv("ALL_PROXY", f"http://me:p%40ss@{proxy.address}")
-        assert post(f"{scheme}://service.test:8642", token="s3cret") == "stored"
-        assert len(proxy.heads) == 1
-        assert post(f"{scheme}://127.0.0.1:{peer.port}") == "stored"
+        with pytest.raises(ServiceUnreachable, match="certificate verify failed"):
+            post("https://service.test:8642")
+        monkeypatch.setenv("SSL_CERT_FILE", str(CERTIFICATE))
+        assert post("https://service.test:8642", token="s3cret") == "stored"
+        assert len(proxy.heads) == 2
+        assert post(f"https://127.0.0.1:{peer.port}") == "stored"
+        assert len(proxy.heads) == 2
+    with Peer() as peer, ProxyServer(peer.port) as proxy:
+        monkeypatch.setenv("ALL_PROXY", f"http://{proxy.address}")
+        assert post("http://service.test:8642") == "stored"
         assert len(proxy.heads) == 1

@@ -11,14 +11,10 @@ import pytest
 
 from tests.fixtures.messages import ORIGIN
 from tests.fixtures.service import ThreadedService
-from tests.fixtures.trainer import MATH, corrupt, send, send_step, train
+from tests.fixtures.trainer import corrupt, send, send_step, train
 from tests.fixtures.waiting import eventually
 from trmon.domain.identity import RunKey
-from trmon_client.api import (
-    NotFoundError,
-    RequestRefused,
-    Service,
-)
+from trmon_client.api import NotFoundError, RequestRefused, Service
 from trmon_client.core import wire
 
 ILL, FINE = RunKey("math", "ill"), RunKey("math", "fine")
@@ -26,21 +22,32 @@ N_STEPS = 12
 
 
 @pytest.fixture(scope="module")
-def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    """A service with a run whose log-probs are corrupt from the start, and a finished one."""
-    running = ThreadedService(tmp_path_factory.mktemp("service"))
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreadedService]:
+    service = ThreadedService(tmp_path_factory.mktemp("service"))
+    yield service
+    service.stop()
+
+
+@pytest.fixture(scope="module")
+def client(running: ThreadedService) -> Iterator[httpx.Client]:
+    """What trainers send by, each test to runs of its own."""
     with running.client() as client:
-        train(client, FINE, steps=range(N_STEPS))
-        corrupt(client, ILL)
-        eventually(lambda: client.get("/api/v1/runs/math/ill").json()["status"]["verdict"]["kind"] == "act")
+        yield client
+
+
+@pytest.fixture(scope="module")
+def watched(running: ThreadedService, client: httpx.Client) -> Iterator[Service]:
+    """A service with a run whose log-probs are corrupt from the start, and a finished one."""
+    train(client, FINE, steps=range(N_STEPS))
+    corrupt(client, ILL)
+    eventually(lambda: client.get("/api/v1/runs/math/ill").json()["status"]["verdict"]["kind"] == "act")
     with Service(running.url) as service:
         yield service
-    running.stop()
 
 
 def test_runs_are_described(watched: Service) -> None:
     assert [run.name for run in watched.runs("math")] == ["math/ill", "math/fine"]
-    assert [run.name for run in watched.runs(state="finished", tag="dapo", owner="me")] == ["math/fine"]
+    assert [run.name for run in watched.runs("math", state="finished", tag="dapo", owner="me")] == ["math/fine"]
     assert list(watched.runs(archived=True)) == list(watched.runs("code")) == []
     fine = watched.run("math/fine")
     assert (fine.last_step, fine.config, fine.end_phrase) == (N_STEPS - 1, {"lr": 1e-3}, None)
@@ -84,14 +91,14 @@ def test_fewer_points_have_the_range_of_their_steps(watched: Service) -> None:
     assert [*few.columns()][-4:] == [f"total_kl_k3.{name}" for name in ("last", "mean", "min", "max")]
 
 
-def test_a_signal_that_is_unknown_is_nan_and_infinite_ones_stay(client: httpx.Client, service: ThreadedService) -> None:
-    send(client, MATH, wire.Start(**ORIGIN))
+def test_a_signal_that_is_unknown_is_nan_and_infinite_ones_stay(client: httpx.Client, watched: Service) -> None:
+    key = RunKey("numbers", "grpo")
+    send(client, key, wire.Start(**ORIGIN))
     for step, value in enumerate(["inf", None, "-inf", 1.0]):
         scalars: dict[str, wire.JsonNumber] = {"loss": value}
-        send(client, MATH, wire.Scalars(**ORIGIN, sequence=step, step=step, values=scalars))
-        send_step(client, MATH, step=step)
-    with Service(service.url) as reader:
-        found = eventually(lambda: reader.signals("math/grpo", "loss", (0, 2)), lambda history: len(history) == 3)
+        send(client, key, wire.Scalars(**ORIGIN, sequence=step, step=step, values=scalars))
+        send_step(client, key, step=step)
+    found = eventually(lambda: watched.signals(str(key), "loss", (0, 2)), lambda history: len(history) == 3)
     np.testing.assert_array_equal(found["loss"], [np.inf, np.nan, -np.inf])
 
 
@@ -114,22 +121,19 @@ def test_a_what_if_tells_what_another_policy_would_have_masked(watched: Service)
     assert watched.policy("math/fine").name
 
 
-def test_notes_are_written_read_and_deleted(client: httpx.Client, service: ThreadedService) -> None:
-    train(client)
-    with Service(service.url) as writer:
-        first = writer.add_note("math/grpo", "restarted", author="ana")
-        second = writer.add_note("math/grpo", "lr raised", step=2)
-        assert [*writer.notes("math/grpo")] == [second, first]
-        assert (first.step, first.author, second.step, second.author) == (None, "ana", 2, "local")
-        writer.delete_note("math/grpo", first.id)
-        assert [*writer.notes("math/grpo")] == [second]
+def test_notes_are_written_read_and_deleted(watched: Service) -> None:
+    first = watched.add_note("math/fine", "restarted", author="ana")
+    second = watched.add_note("math/fine", "lr raised", step=2)
+    assert [*watched.notes("math/fine")] == [second, first]
+    assert (first.step, first.author, second.step, second.author) == (None, "ana", 2, "local")
+    watched.delete_note("math/fine", first.id)
+    assert [*watched.notes("math/fine")] == [second]
 
 
-def test_a_run_is_deleted(client: httpx.Client, service: ThreadedService) -> None:
-    train(client)
-    with Service(service.url) as writer:
-        writer.delete("math/grpo")
-        assert list(writer.runs()) == []
+def test_a_run_is_deleted(client: httpx.Client, watched: Service) -> None:
+    train(client, RunKey("deleted", "grpo"))
+    watched.delete("deleted/grpo")
+    assert list(watched.runs("deleted")) == []
 
 
 class SmallAnswers(Service):
@@ -139,26 +143,24 @@ class SmallAnswers(Service):
     max_rows = 10
 
 
-def test_lists_are_read_page_by_page(client: httpx.Client, service: ThreadedService) -> None:
+def test_lists_are_read_page_by_page(client: httpx.Client, running: ThreadedService) -> None:
     for number in range(5):
-        send(client, RunKey("math", f"run-{number}"), wire.Start(**ORIGIN))
-    with SmallAnswers(service.url) as reader:
-        runs = reader.runs()
-        assert next(runs).name == "math/run-4"
-        assert [run.name for run in runs] == [f"math/run-{number}" for number in (3, 2, 1, 0)]
+        send(client, RunKey("lists", f"run-{number}"), wire.Start(**ORIGIN))
+    with SmallAnswers(running.url) as reader:
+        runs = reader.runs("lists")
+        assert next(runs).name == "lists/run-4"
+        assert [run.name for run in runs] == [f"lists/run-{number}" for number in (3, 2, 1, 0)]
 
 
-def test_a_long_history_is_read_to_its_last_step_and_batches_oldest_first(
-    client: httpx.Client, service: ThreadedService
-) -> None:
+def test_a_long_history_is_read_to_its_end_in_order(client: httpx.Client, running: ThreadedService) -> None:
     n_steps = 3 * SmallAnswers.max_rows + 3
-    train(client, steps=range(n_steps))
-    with SmallAnswers(service.url) as reader:
-        history = reader.signals("math/grpo", ["total_kl_k3", "lr"])
-        part = reader.signals("math/grpo", "lr", (5, 20))
-        batches = list(reader.batches("math/grpo"))
-    with Service(service.url) as reader:
-        at_once = reader.signals("math/grpo", ["total_kl_k3"])
+    train(client, RunKey("long", "grpo"), steps=range(n_steps))
+    with SmallAnswers(running.url) as reader:
+        history = reader.signals("long/grpo", ["total_kl_k3", "lr"])
+        part = reader.signals("long/grpo", "lr", (5, 20))
+        batches = list(reader.batches("long/grpo"))
+    with Service(running.url) as reader:
+        at_once = reader.signals("long/grpo", ["total_kl_k3"])
     assert history.exact
     assert history.step.tolist() == list(range(n_steps))
     assert history["total_kl_k3"].tolist() == at_once["total_kl_k3"].tolist()

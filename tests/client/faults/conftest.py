@@ -13,7 +13,7 @@ from typing import Protocol
 
 import pytest
 
-from tests.client.faults import process_trainer, tiny_trainer
+from tests.client.faults import tiny_trainer
 
 PROCESS_SECONDS = 110.0
 EXIT_SECONDS = 30.0
@@ -24,7 +24,7 @@ import os, signal, sys, threading, time
 import numpy as np
 import tests.client.patient_exit
 import trmon_client as trmon
-from tests.client.faults.process_trainer import tell, train
+from tests.client.faults.tiny_trainer import tell, train
 """
 
 
@@ -32,12 +32,6 @@ from tests.client.faults.process_trainer import tell, train
 def untouched() -> str:
     """The digest of the parameters that training without trmon ends with."""
     return tiny_trainer.train()
-
-
-@pytest.fixture(scope="session")
-def untouched_process() -> str:
-    """The same of the trainer that runs in processes."""
-    return process_trainer.train()
 
 
 @dataclass(frozen=True)

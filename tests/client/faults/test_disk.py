@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.client.faults.conftest import FinishedTrainer, RunTrainer
-from tests.client.faults.process_trainer import N_UPDATES
-from tests.client.faults.process_trainer import STEPS as UNTOUCHED_STEPS
+from tests.client.faults.tiny_trainer import N_UPDATES
+from tests.client.faults.tiny_trainer import STEPS as UNTOUCHED_STEPS
 from tests.client.trainer import spooled
 from tests.fixtures.ports import free_port
 
@@ -107,9 +107,7 @@ def assert_lost_and_warned_once(done: FinishedTrainer, why: str) -> None:
     assert "TRMON_SPOOL_DIR" in warning
 
 
-def test_on_a_full_disk_what_neither_disk_nor_memory_holds_is_lost_counted_and_told(
-    run_with_small_disk: RunTrainer,
-) -> None:
+def test_on_a_full_disk_what_memory_cannot_hold_is_lost_counted_and_told(run_with_small_disk: RunTrainer) -> None:
     done = run_until_the_service_returns(run_with_small_disk, "train_until_the_service_returns()")
     assert_lost_and_warned_once(done, "No space left on device")
     assert int(done.told["spooled"]) > 0
@@ -165,9 +163,7 @@ train_until_the_service_returns(fault)
     assert done.told["lost"] == "0"
 
 
-def test_a_process_that_ends_without_service_and_spool_says_how_much_is_lost(
-    tmp_path: Path, untouched_process: str, run_trainer: RunTrainer
-) -> None:
+def test_without_any_room_the_end_says_what_is_lost(tmp_path: Path, untouched: str, run_trainer: RunTrainer) -> None:
     script = """
     from pathlib import Path
 
@@ -177,6 +173,6 @@ def test_a_process_that_ends_without_service_and_spool_says_how_much_is_lost(
     tell(ends_at=time.time())
     """
     done = run_trainer(script, url=f"http://127.0.0.1:{free_port()}", prefix=WITHOUT_PRIVILEGE)
-    done.assert_untouched(untouched_process)
+    done.assert_untouched(untouched)
     assert spooled(tmp_path) == []
     assert f"{2 + UNTOUCHED_STEPS * (N_UPDATES + 1)} messages are lost" in done.stderr

@@ -44,9 +44,7 @@ def at_once(work: Callable[[int], object]) -> None:
         list(threads.map(run, range(N_THREADS)))
 
 
-def test_each_call_of_one_update_is_one_chunk_and_the_count_is_told(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_each_call_of_one_update_is_one_counted_chunk(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with Peer() as peer:
         monitor = Monitor(settings(tmp_path, url=peer.url, limits=ROOMY))
         arguments = batch()
@@ -68,9 +66,7 @@ def test_each_call_of_one_update_is_one_chunk_and_the_count_is_told(
     assert capsys.readouterr().err.count("step 0; pairs total") == 1
 
 
-def test_threads_at_different_steps_lose_nothing_and_are_told_once_to_keep_the_order(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_threads_at_different_steps_get_one_warning(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with Peer() as peer:
         monitor = Monitor(settings(tmp_path, url=peer.url, limits=ROOMY))
         arguments = batch()

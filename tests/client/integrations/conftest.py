@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.client.integrations.run_server import run_server
-from tests.client.server import Peer
+from tests.client.server import Peer, run_server
 
 
 @pytest.fixture

@@ -89,7 +89,6 @@ def shifted(values: torch.Tensor) -> torch.Tensor:
 
 
 def trajectories(rollouts: Rollouts) -> list[dict[str, Any]]:
-    """Return the samples of two prompts."""
     versions = torch.tensor(VERSIONS)[:, None].expand(rollouts.mask.shape)
     whole = {
         "attention_mask": of_tokens(rollouts.mask, prompt=1).bool(),

@@ -51,9 +51,7 @@ def test_the_configuration_has_no_secrets_and_what_a_user_gives_stands_over_it()
     assert (given["lr"], given["seed"], given["framework"]) == (2.0, 3, "verl unknown")
 
 
-def test_enforce_becomes_observe_with_one_warning(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_enforce_is_observe_with_a_warning(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("TRMON_MODE", "enforce")
     modes = [run_settings("verl", config={}, project="verl", run="tiny").mode for _ in range(2)]
     assert modes == [Mode.OBSERVE, Mode.OBSERVE]
@@ -69,18 +67,14 @@ def test_enforce_becomes_observe_with_one_warning(
     ],
     ids=["invalid settings", "an object that lacks a setting", "a process without a run"],
 )
-def test_without_settings_there_is_no_monitor_and_the_reason_is_said_once(
-    describe: Any, said: str | None, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_without_settings_a_reason_is_said(describe: Any, said: str | None, capfd: pytest.CaptureFixture[str]) -> None:
     framework = (said or "nobody").split()[0]
     assert [begin_monitor(framework, describe) for _ in range(2)] == [None, None]
     printed = capfd.readouterr().err
     assert printed.count(said) == 1 if said else printed == ""
 
 
-def test_a_batch_or_numbers_that_cannot_be_read_are_counted_and_training_goes_on(
-    capfd: pytest.CaptureFixture[str],
-) -> None:
+def test_unreadable_batches_and_numbers_are_counted_and_training_goes_on(capfd: pytest.CaptureFixture[str]) -> None:
     monitor = begin_monitor("verl", lambda: {"config": {}, "project": "verl", "run": "tiny"})
     batch: dict[str, float] = {}
     report_batch(monitor, lambda: {"step": batch["step"]})

@@ -117,9 +117,7 @@ def test_sequence_parallel_ranks_report_nothing_and_train(server: Peer, capfd: p
     assert not server.messages
 
 
-def test_the_function_for_an_incident_is_that_of_the_variable_and_of_the_callback(
-    server: Peer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_function_for_an_incident_is_that_of_the_variable(server: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRMON_ON_INCIDENT", "builtins:print")
     trainer = GRPOTrainer(Rollouts.generate())
     callback = swift_callback({}, trainer)

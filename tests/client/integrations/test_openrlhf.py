@@ -107,9 +107,7 @@ def test_scalars_and_checkpoints_are_reported_under_openrlhfs_step(server: Peer)
     assert checkpoints(server, n_pauses=2) == [(8, "/ckpt/_actor/global_step8")]
 
 
-def test_a_checkpoint_is_saved_at_a_warning_and_openrlhfs_own_interval_stays(
-    server: Peer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_warning_saves_a_checkpoint_and_the_interval_stays(server: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRMON_CHECKPOINT_ON_WARNING", "1")
     hooks = OpenRLHFHooks()
     module = openrlhf(experiences(Rollouts.generate()), hooks=hooks)
@@ -125,9 +123,7 @@ def test_a_checkpoint_is_saved_at_a_warning_and_openrlhfs_own_interval_stays(
     assert trainer.args.ckpt.save_steps == float("inf")
 
 
-def test_the_run_has_openrlhfs_names_and_configuration_without_secrets(
-    server: Peer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_run_has_its_names_and_configuration_without_secrets(server: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TRMON_PROJECT")
     monkeypatch.delenv("TRMON_RUN")
     module = openrlhf(experiences(Rollouts.generate()))

@@ -136,7 +136,7 @@ def test_of_ranks_with_the_same_samples_one_reports(
     assert (report.rank, start.world_size) == expected
 
 
-def test_another_version_is_named_once_and_trains(
+def test_another_version_is_named_once(
     server: Peer, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     prime_rl(monkeypatch, export=lambda _self, batch: batch)

@@ -65,9 +65,7 @@ def rollout_data(rollouts: Rollouts) -> dict[str, Any]:
     }
 
 
-def test_the_rollouts_of_a_rank_are_reported_and_stay_as_they_are(
-    server: Peer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_rollouts_of_a_rank_are_reported_unchanged(server: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
     megatron(monkeypatch, dp=2)
     rollouts = Rollouts.generate()
     data = rollout_data(rollouts)
@@ -93,7 +91,7 @@ def test_a_checkpoint_is_reported_with_its_path(server: Peer, monkeypatch: pytes
 
 
 @pytest.mark.parametrize("ranks", [{"tp_rank": 1}, {"pp_rank": 0}, {"cp": 2}])
-def test_ranks_without_whole_log_probs_of_their_own_report_nothing(
+def test_ranks_without_whole_log_probs_report_nothing(
     server: Peer, monkeypatch: pytest.MonkeyPatch, ranks: dict[str, int]
 ) -> None:
     megatron(monkeypatch, **ranks)

@@ -88,9 +88,7 @@ def test_an_exception_that_ends_the_run_is_its_end(server: Peer) -> None:
     assert (end.outcome, end.error) == ("crashed", "RuntimeError: out of memory")
 
 
-def test_what_cannot_be_reported_is_said_once_and_training_goes_on(
-    server: Peer, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_what_cannot_be_reported_is_said_once(server: Peer, capfd: pytest.CaptureFixture[str]) -> None:
     for _ in range(2):
         trackers.log({"reward": 1.0})
     trackers.init(name="no project")

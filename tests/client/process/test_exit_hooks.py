@@ -285,9 +285,7 @@ CHILD = """
 @pytest.mark.parametrize(
     ("end", "outcome", "error"), [("raise RuntimeError('loss is NaN')", "crashed", NAN), ("return", "finished", "")]
 )
-def test_a_child_of_multiprocessing_sends_what_is_queued_and_how_it_ends(
-    tmp_path: Path, end: str, outcome: str, error: str
-) -> None:
+def test_a_child_of_multiprocessing_sends_all_and_its_end(tmp_path: Path, end: str, outcome: str, error: str) -> None:
     with Peer() as peer:
         run(tmp_path, CHILD.format(end=end), url=peer.url)
         ends = sorted((finish.outcome, finish.error) for finish in peer.of(wire.Finish))
@@ -295,8 +293,7 @@ def test_a_child_of_multiprocessing_sends_what_is_queued_and_how_it_ends(
         assert sorted(peer.steps) == list(range(30))
 
 
-def test_an_exit_of_the_process_itself_and_a_kill_are_silent(tmp_path: Path) -> None:
+def test_an_exit_of_the_process_itself_is_silent(tmp_path: Path) -> None:
     with Peer() as peer:
         run(tmp_path, "os._exit(0)", url=peer.url)
-        run(tmp_path, DIE, url=peer.url)
         assert peer.of(wire.Finish) == []

@@ -34,7 +34,7 @@ LAUNCHERS = {
 
 
 @pytest.mark.parametrize(("variables", "attempt", "launch"), LAUNCHERS.values(), ids=LAUNCHERS.keys())
-def test_a_launcher_names_the_attempt_and_the_launch(
+def test_a_launcher_names_attempt_and_launch(
     variables: dict[str, str], attempt: str | None, launch: str | None
 ) -> None:
     assert (attempt_id(variables), launch_id(variables)) == (attempt, launch)

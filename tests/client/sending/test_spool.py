@@ -98,9 +98,7 @@ def test_a_bundle_keeps_within_its_bytes_but_has_one_message_at_least(spool: Mak
     assert len(queue.peek(n_messages=8, size_bytes=1)) == 1
 
 
-def test_beyond_the_cap_the_oldest_segment_is_dropped_and_its_messages_counted(
-    spool: MakeSpool, losses: LossCounter
-) -> None:
+def test_beyond_the_cap_the_oldest_segment_is_dropped_and_counted(spool: MakeSpool, losses: LossCounter) -> None:
     segment_bytes = len(HEADER) + 2 * RECORD_BYTES
     queue = spool(holds=9, segment_bytes=segment_bytes, spool_bytes=3 * segment_bytes)
     assert losses.snapshot() == {"spool_full": 4}
@@ -179,9 +177,7 @@ def test_a_segment_of_another_version_stays_on_disk(tmp_path: Path, spool: MakeS
     assert path.exists()
 
 
-def test_a_segment_that_may_not_be_read_stays_on_disk_and_does_not_stop_the_others(
-    tmp_path: Path, spool: MakeSpool, losses: LossCounter
-) -> None:
+def test_an_unreadable_segment_stays_and_stops_no_other(tmp_path: Path, spool: MakeSpool, losses: LossCounter) -> None:
     for name in ("first", "second"):
         spool(name, holds=1).close()
     unreadable = tmp_path / "first" / "00000001.seg"
@@ -221,9 +217,7 @@ def test_every_message_of_a_segment_that_lost_its_end_is_counted_by_the_process_
     assert losses.snapshot() == {"damaged": 5 - len(found)}
 
 
-def test_an_empty_segment_of_a_dead_process_counts_as_a_loss(
-    tmp_path: Path, spool: MakeSpool, losses: LossCounter
-) -> None:
+def test_an_empty_segment_of_a_dead_process_is_counted(tmp_path: Path, spool: MakeSpool, losses: LossCounter) -> None:
     spool("dead", holds=5).close()
     (path,) = tmp_path.rglob("*.seg")
     path.write_bytes(b"")

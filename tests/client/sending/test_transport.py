@@ -13,9 +13,8 @@ from itertools import chain, repeat
 import pytest
 
 from tests.client.faults import hostile_server as hostile
-from tests.client.faults.hostile_server import HostileServer
-from tests.client.proxy_server import ProxyServer
-from tests.client.server import CERTIFICATE, Answer, Peer, problem
+from tests.client.faults.hostile_server import Behaviour, HostileServer
+from tests.client.server import CERTIFICATE, Answer, Peer, ProxyServer, problem
 from tests.fixtures.waiting import eventually
 from trmon_client.config.settings import Limits
 from trmon_client.core import wire
@@ -33,13 +32,6 @@ def sent(url: str, *, times: int = 1, token: str | None = None, limits: Limits |
     return results[-1]
 
 
-def test_requests_share_one_connection() -> None:
-    with Peer() as peer:
-        assert sent(peer.url, times=3).outcome is UploadOutcome.ANSWERED
-        assert len({request.port for request in peer.requests}) == 1
-        assert len(peer.requests) == 3
-
-
 def test_a_connection_that_the_service_closed_is_reopened_without_a_failure() -> None:
     body = wire.encode(wire.Acks([wire.Ack("stored")]))
     # Without "Connection: close": the client is not told.
@@ -51,10 +43,10 @@ def test_a_connection_that_the_service_closed_is_reopened_without_a_failure() ->
         transport.close()
 
 
-def test_an_error_answer_leaves_the_connection_usable() -> None:
+def test_requests_share_one_connection_also_after_an_error() -> None:
     with Peer([problem(503, "later"), Answer(204)]) as peer:
-        assert sent(peer.url, times=3).outcome is UploadOutcome.ANSWERED
-        assert len({request.port for request in peer.requests}) == 1
+        assert sent(peer.url, times=4).outcome is UploadOutcome.ANSWERED
+        assert (len(peer.requests), len({request.port for request in peer.requests})) == (4, 1)
 
 
 def test_an_answer_that_comes_before_the_body_is_read_counts() -> None:
@@ -80,6 +72,37 @@ def test_a_url_with_the_path_of_a_page_or_https_is_told_with_what_to_correct() -
         for url in (f"{peer.url}/runs", peer.url.replace("http", "https")):
             detail = sent(url).detail
             assert ("correct url= (TRMON_URL)" if url.endswith("runs") else "the service speaks http") in detail
+
+
+ANSWERS: dict[str, Answer] = {
+    "internal error": Answer(500),
+    "a page of something else": Answer(200, {"Content-Type": "text/html"}, b"<html>welcome to the hotel</html>"),
+    "answers that do not match the messages": Answer(200, {"Content-Type": wire.MSGPACK}, wire.encode(wire.Acks([]))),
+    "not found by something in between": Answer(404, {"Content-Type": "text/plain"}, b"no such ingress"),
+    "not found by a service under another path": problem(404, "no route"),
+}
+BEHAVIOURS: dict[str, Behaviour] = {
+    "a status that is none": hostile.answer(b"HTTP/1.1 abc OK\r\n\r\n"),
+    "no HTTP": hostile.answer(b"\x00\xff\xfe\r\n\r\n"),
+    "an endless header": hostile.answer(b"HTTP/1.1 200 " + b"x" * (1 << 20)),
+    "a body cut short": hostile.answer(hostile.HEAD + b"\x81"),
+    "a body that is no msgpack": hostile.status("200 OK", "Content-Type: application/msgpack", body=b"\xc1" * 64),
+    "acknowledgements that are nested too deep": hostile.status("200 OK", body=b"\x91" * 100_000),
+    "chunks that are none": hostile.answer(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"),
+}
+
+
+@pytest.mark.parametrize("answered", [*ANSWERS.values(), *BEHAVIOURS.values()], ids=[*ANSWERS, *BEHAVIOURS])
+def test_after_what_is_no_answer_of_the_service_a_bundle_is_sent_again(answered: Answer | Behaviour) -> None:
+    with Peer(otherwise=answered) if isinstance(answered, Answer) else HostileServer(answered) as server:
+        assert sent(server.url).outcome is UploadOutcome.AGAIN
+
+
+@pytest.mark.parametrize("code", [302, 307])
+def test_a_redirect_is_not_followed_and_no_other_host_sees_the_token(code: int) -> None:
+    with Peer() as elsewhere, Peer(otherwise=Answer(code, {"Location": f"{elsewhere.url}/api/v1/reports"})) as peer:
+        assert sent(peer.url, token="s3cret").outcome is UploadOutcome.AGAIN
+        assert elsewhere.requests == []
 
 
 SENT = "Wed, 21 Oct 2026 07:28:00 GMT"
@@ -148,6 +171,7 @@ def test_a_certificate_must_be_trusted(monkeypatch: pytest.MonkeyPatch) -> None:
         refused = sent(peer.url)
         assert refused.outcome is UploadOutcome.AGAIN
         assert "CERTIFICATE_VERIFY_FAILED" in refused.detail
+        assert peer.requests == [], "no token is sent"
         monkeypatch.setenv("SSL_CERT_FILE", str(CERTIFICATE))
         assert sent(peer.url, times=2).outcome is UploadOutcome.ANSWERED
         assert len({request.port for request in peer.requests}) == 1
@@ -178,9 +202,7 @@ def test_a_proxy_forwards_requests_over_http(variable: str, is_secure: bool, mon
 
 
 @pytest.mark.parametrize("is_secure", [False, True])
-def test_a_proxy_tunnels_requests_over_tls_and_reads_none_of_them(
-    is_secure: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_proxy_tunnels_requests_over_tls_unread(is_secure: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", str(CERTIFICATE))
     with Peer(is_secure=True) as peer, ProxyServer(peer.port, is_secure=is_secure) as proxy:
         monkeypatch.setenv("HTTPS_PROXY", f"{'https' if is_secure else 'http'}://me:p%40ss@{proxy.address}")
@@ -194,9 +216,7 @@ def test_a_proxy_tunnels_requests_over_tls_and_reads_none_of_them(
 
 
 @pytest.mark.parametrize("named", ["127.0.0.1", "localhost"])
-def test_a_service_on_the_loopback_is_never_reached_through_a_proxy(
-    named: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_loopback_is_never_reached_through_a_proxy(named: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with Peer() as peer, ProxyServer(peer.port) as proxy:
         monkeypatch.setenv("ALL_PROXY", f"http://{proxy.address}")
         assert sent(f"http://{named}:{peer.port}").outcome is UploadOutcome.ANSWERED

@@ -32,9 +32,7 @@ def decided(tmp_path: Path, policy: dict[str, Any]) -> tuple[BatchDecision, dict
 
 @pytest.mark.parametrize("is_rloo", [False, True], ids=["grpo", "rloo"])
 @pytest.mark.parametrize("policy", [HARD, SOFT], ids=["hard", "soft"])
-def test_advantages_have_the_weights_of_their_sequences(
-    tmp_path: Path, policy: dict[str, Any], *, is_rloo: bool
-) -> None:
+def test_advantages_have_the_weights_of_sequences(tmp_path: Path, policy: dict[str, Any], *, is_rloo: bool) -> None:
     decision, given = decided(tmp_path, policy)
     mu, pi = given["rollout_logprobs"], given["logprobs"]
     inputs = {"advantages": torch.tensor([1.0, -2.0, 3.0, 4.0]), "old_per_token_logps": mu}
