@@ -36,7 +36,6 @@ HOUR_SECONDS = 3600.0
 
 @pytest.fixture
 def server() -> Iterator[Redis]:
-    """A running Redis."""
     with Redis() as server:
         yield server
 

@@ -21,7 +21,6 @@ from trmon.domain.alerts.delivery import DeliveryState
 from trmon.domain.identity import RunKey
 from trmon.domain.ownership import SLOTS
 from trmon.notify.webhook import KEY_HEADER
-from trmon.store import Store
 from trmon.store.database import engines_of
 from trmon.store.database.engines import Engines
 from trmon.store.schema import tables
@@ -43,23 +42,13 @@ def api(postgres_url: str, tmp_path: Path) -> Iterator[httpx.Client]:
 
 @pytest.fixture
 def engines(postgres_url: str) -> Iterator[Engines]:
-    """The database's engines, for queries of the test."""
     opened = engines_of(postgres_url)
     yield opened
     opened.dispose()
 
 
 @pytest.fixture
-def store(postgres_url: str) -> Iterator[Store]:
-    """A store over the database."""
-    opened = Store.open(postgres_url)
-    yield opened
-    opened.close()
-
-
-@pytest.fixture
 def workers(postgres_url: str, tmp_path: Path, pager: WebhookServer) -> Iterator[tuple[WorkerProcess, WorkerProcess]]:
-    """Two started workers."""
     given = LEASE | {"webhook_url": pager.url, "webhook_allow_hosts": "127.0.0.1"}
     one, other = (WorkerProcess(postgres_url, log=tmp_path / f"worker-{i}.log", **given) for i in range(2))
     with one, other:
@@ -130,17 +119,6 @@ def test_a_worker_that_resumes_after_its_leases_expired_writes_nothing_and_one_t
     keys = [posted.headers[KEY_HEADER] for posted in pager.posted]
     assert keys
     assert len(keys) == len(set(keys))
-
-
-def test_the_runs_of_a_killed_worker_move_to_the_other_whose_views_the_api_shows(
-    api: httpx.Client, engines: Engines, workers: tuple[WorkerProcess, WorkerProcess], store: Store
-) -> None:
-    eventually(lambda: shares(engines), lambda held: held == [SLOTS // 2] * 2)
-    send_steps(api, range(4))
-    workers[0].kill()
-    send_steps(api, range(4, 8))
-    eventually(lambda: closed(engines), lambda found: sum(found.values()) == 7 * len(RUNS))
-    assert_each_once(engines, n_steps=7)
     train(api, steps=range(3))
     shown = eventually(lambda: api.get("/metrics").text, lambda text: 'trmon_step{project="math",run="grpo"} 2' in text)
     assert 'trmon_run_state{project="math",run="grpo",state="finished"} 1' in shown

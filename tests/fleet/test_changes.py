@@ -28,7 +28,6 @@ class Ids:
         return {(run_id, "report"): id_ for id_, run_id in sorted(self.runs.items()) if id_ > mark["report"]}
 
     def poll(self, *, after_seconds: float) -> set[int]:
-        """Advance the clock and poll."""
         self.now += after_seconds
         return self.report_poller.poll()
 
@@ -102,7 +101,6 @@ class CountedPoller:
             raise RuntimeError("the poll fails")
 
     def polls_again(self, *, within_seconds: float = PATIENCE_SECONDS) -> bool:
-        """Wait for the next poll."""
         return self.times.acquire(timeout=within_seconds)
 
     def is_waiting(self) -> bool:

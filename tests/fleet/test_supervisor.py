@@ -1,4 +1,4 @@
-"""Supervised processes on one port are replaced one by one and restarted when one exits; no report is lost."""
+"""Supervised processes on one port are replaced without losing a report; a worker waits for its database."""
 
 from __future__ import annotations
 
@@ -8,12 +8,16 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import httpx
 import pytest
 
+from tests.fixtures.command import run_here
+from tests.fixtures.fleet import WorkerProcess
+from tests.fixtures.postgres import Postgres
 from tests.fixtures.sending import Sending
 from tests.fixtures.waiting import eventually
 from tests.store.builders import stored_reports
@@ -21,59 +25,27 @@ from trmon.domain.identity import RunKey
 from trmon.fleet.supervisor import ChildProcess
 from trmon.store import Store
 
-TRMON = [sys.executable, "-m", "trmon", "serve", "--port", "0"]
-
 
 def children_of(process: subprocess.Popen[str]) -> Path:
     """Return the file with the ids of a process's children."""
     return Path(f"/proc/{process.pid}/task/{process.pid}/children")
 
 
-class Supervised:
-    """`trmon serve --replicas 2`."""
-
-    def __init__(self, database_url: str) -> None:
-        self.process = subprocess.Popen(
-            [*TRMON, "--replicas", "2"],
-            stdout=subprocess.PIPE,
-            env={**os.environ, "TRMON_DATABASE_URL": database_url},
-            text=True,
-        )
-        assert self.process.stdout is not None
-        self.url = self.process.stdout.readline().strip().removeprefix("trmon_url=")
-
-    def replicas(self) -> set[int]:
-        """Return the ids of the replicas."""
-        return set(map(int, children_of(self.process).read_text().split()))
-
-    def kill(self) -> None:
-        """Kill it, without its replicas."""
-        self.process.kill()
-        self._ended()
-
-    def stop(self) -> int:
-        """Send SIGTERM and return the exit status."""
-        self.process.terminate()
-        return self._ended()
-
-    def _ended(self) -> int:
-        status = self.process.wait(60)
-        assert self.process.stdout is not None
-        self.process.stdout.close()
-        return status
-
-
 @pytest.fixture
-def supervised(postgres_url: str) -> Iterator[Supervised]:
-    """Two replicas."""
-    started = Supervised(postgres_url)
-    yield started
-    if started.process.poll() is None:
-        assert started.stop() == 0
+def supervised(postgres_url: str) -> Iterator[subprocess.Popen[str]]:
+    """`trmon serve --replicas 2`."""
+    command = [sys.executable, "-m", "trmon", "serve", "--port", "0", "--replicas", "2"]
+    environment = {**os.environ, "TRMON_DATABASE_URL": postgres_url}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment, text=True) as process:
+        yield process
+        process.kill()
+
+
+def replicas_of(supervised: subprocess.Popen[str]) -> set[int]:
+    return set(map(int, children_of(supervised).read_text().split()))
 
 
 def steps_of(database_url: str, key: RunKey) -> list[int]:
-    """Return the steps of the stored reports."""
     store = Store.open(database_url)
     run = next(run for run in store.run_log.unfinished_runs() if run.key == key)
     found = [stored.report.step for stored in stored_reports(store, run.id)]
@@ -81,42 +53,40 @@ def steps_of(database_url: str, key: RunKey) -> list[int]:
     return found
 
 
-def are_replaced(supervised: Supervised, sending: Sending, replicas: set[int]) -> None:
+def are_replaced(supervised: subprocess.Popen[str], sending: Sending, replicas: set[int]) -> None:
     """Wait until new replicas have taken the place of some, and reports are stored."""
-    eventually(lambda: len(now := supervised.replicas()) == 2 and not now & replicas)
+    eventually(lambda: len(now := replicas_of(supervised)) == 2 and not now & replicas)
     n = len(sending.acknowledged)
     eventually(lambda: len(sending.acknowledged) > n + 20)
 
 
 @pytest.mark.server("postgres")
-def test_new_replicas_replace_the_old_ones_and_no_report_is_lost(supervised: Supervised, postgres_url: str) -> None:
-    key, before = RunKey("math", "replaced"), supervised.replicas()
-    with Sending(supervised.url, key) as sending:
+def test_replicas_are_replaced_without_losing_a_report_and_end_with_their_supervisor(
+    supervised: subprocess.Popen[str], postgres_url: str
+) -> None:
+    assert supervised.stdout is not None
+    url = supervised.stdout.readline().strip().removeprefix("trmon_url=")
+    key, before = RunKey("math", "replaced"), replicas_of(supervised)
+    with Sending(url, key) as sending:
         eventually(lambda: len(sending.acknowledged) > 20)
-        os.kill(supervised.process.pid, signal.SIGHUP)
+        supervised.send_signal(signal.SIGHUP)
         are_replaced(supervised, sending, before)
         assert set(sending.answers) <= {200, 0}
-        killed = min(supervised.replicas())
+        killed = min(replicas_of(supervised))
         os.kill(killed, signal.SIGKILL)
         are_replaced(supervised, sending, {killed})
     assert steps_of(postgres_url, key)[: len(sending.acknowledged)] == list(range(len(sending.acknowledged)))
-    assert httpx.get(f"{supervised.url}/readyz", trust_env=False).status_code == 200
-
-
-@pytest.mark.server("postgres")
-def test_the_replicas_of_a_killed_supervisor_end_and_free_the_port(supervised: Supervised) -> None:
-    before, port = supervised.replicas(), httpx.URL(supervised.url).port
+    assert httpx.get(f"{url}/readyz", trust_env=False).status_code == 200
+    last, port = replicas_of(supervised), httpx.URL(url).port
     supervised.kill()
-    eventually(lambda: not any(Path(f"/proc/{pid}").exists() for pid in before))
+    eventually(lambda: not any(Path(f"/proc/{pid}").exists() for pid in last))
     with socket.create_server(("127.0.0.1", port or 0)):
         pass
 
 
 def test_a_sqlite_file_has_one_process(tmp_path: Path) -> None:
-    refused = subprocess.run(
-        [*TRMON, "--replicas", "2", "--data-dir", str(tmp_path)], capture_output=True, text=True, timeout=60
-    )
-    assert refused.returncode == 1
+    refused = run_here("serve", "--port", 0, "--replicas", 2, "--data-dir", tmp_path)
+    assert refused.exit_code == 1
     assert "a SQLite file has one service; for several set TRMON_DATABASE_URL=postgresql://" in refused.stderr
 
 
@@ -214,3 +184,51 @@ def test_a_child_that_stops_beating_is_killed_and_started_again() -> None:
     assert supervisor.returncode == 0
     assert len(set(pids)) == 3
     assert said.count("process_hung") == 2
+
+
+Starting = Callable[[str], WorkerProcess]
+
+
+@pytest.fixture
+def starting(tmp_path: Path) -> Iterator[Starting]:
+    """Return a function that starts a worker and does not wait for it; it ends with the test."""
+    with ExitStack() as stack:
+
+        def start(url: str) -> WorkerProcess:
+            worker = WorkerProcess(url, log=tmp_path / "worker.log")
+            stack.push(worker)
+            return worker
+
+        yield start
+
+
+@pytest.mark.server("postgres")
+def test_a_worker_waits_for_a_server_that_is_away(starting: Starting) -> None:
+    with Postgres() as server:
+        url = server.database()
+        server.stop()
+        worker = starting(url)
+        eventually(lambda: worker.log.read_text().count("database_away"), lambda n: n >= 2)
+        assert "Connection refused" in worker.log.read_text()
+        assert worker.process.poll() is None
+        server.start()
+        assert worker.process.stdout is not None
+        assert worker.process.stdout.readline().startswith("trmon_worker=")
+        assert worker.stop() == 0
+        assert "Traceback" not in worker.log.read_text()
+
+
+@pytest.mark.server("postgres")
+def test_a_worker_that_waits_ends_when_it_is_asked_to(starting: Starting) -> None:
+    worker = starting("postgresql://trmon@127.0.0.1:9/trmon")
+    eventually(worker.log.read_text, lambda text: "database_away" in text)
+    assert worker.stop() == 1
+    assert "Traceback" not in worker.log.read_text()
+
+
+@pytest.mark.server("postgres")
+def test_a_wrong_address_is_refused_at_once(starting: Starting, postgres_template: str) -> None:
+    worker = starting(f"{postgres_template.rpartition('/')[0]}/no_such_database")
+    assert worker.process.wait(60) == 1
+    assert "does not exist" in worker.log.read_text()
+    assert "database_away" not in worker.log.read_text()

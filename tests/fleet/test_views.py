@@ -56,7 +56,6 @@ def trained(client: httpx.Client) -> httpx.Client:
 
 
 def lines(client: httpx.Client) -> set[str]:
-    """Return the run's lines in /metrics."""
     return {line for line in client.get("/metrics").text.splitlines() if 'run="grpo"' in line}
 
 

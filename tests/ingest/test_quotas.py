@@ -64,7 +64,6 @@ def a_report(run_name: str = "grpo", *, project: str = "math") -> PreparedMessag
 
 
 def admitted(gate: QuotaGate, *entries: PreparedMessage | InvalidInput) -> list[bool]:
-    """Return which entries are admitted."""
     return [isinstance(entry, PreparedMessage) for entry in run(gate.admit(entries, access=EVERYTHING))]
 
 
@@ -75,12 +74,7 @@ def test_a_project_without_a_quota_is_not_limited() -> None:
 
 def test_messages_of_new_runs_above_the_limit_are_refused_with_what_to_do() -> None:
     gate = gate_of(FewQuotas(Quota(project="math", max_runs=2), runs=["old"]))
-    assert admitted(gate, a_report("new"), a_report("old"), a_report("third"), a_report("new")) == [
-        True,
-        True,
-        False,
-        True,
-    ]
+    assert admitted(gate, *map(a_report, ("new", "old", "third", "new"))) == [True, True, False, True]
     [refusal] = run(gate.admit([a_message(wire.Start(**ORIGIN), "third")], access=EVERYTHING))
     assert isinstance(refusal, QuotaExceeded)
     assert str(refusal) == (

@@ -31,7 +31,6 @@ class Queue:
     error: Exception | None = None
 
     def append(self, messages: Sequence[PreparedMessage], *, now: float) -> WriteFutures:
-        """Queue messages."""
         if self.error is not None:
             raise self.error
         if len(messages) > self.capacity:

@@ -49,19 +49,6 @@ def test_a_stop_is_advised_for_the_cause_and_only_while_an_alert_of_the_incident
     assert advised["healthy"] == (False, "")
 
 
-def test_a_healthy_run_raises_no_alert() -> None:
-    watched = WatchedRun()
-    train(watched, range(60))
-    assert not watched.log.alerts
-
-
-def test_engines_that_differ_fire_a_cause_and_its_symptoms() -> None:
-    watched = WatchedRun()
-    train(watched, range(30), health="noisy")
-    fired = {rule for rule, state, _ in watched.log.told() if state == "firing"}
-    assert fired >= {"engine_mismatch", "variance_blowup", "mask_rate"}
-
-
 def test_an_alert_of_a_removed_rule_resolves_and_its_incident_waits_for_quiet_steps() -> None:
     watched = WatchedRun()
     train(watched, range(6), health="corrupt")

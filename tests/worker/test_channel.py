@@ -65,9 +65,7 @@ def test_counts_are_sent_once(ends: tuple[ServiceProxy, Channel]) -> None:
     assert service.receive() == RoundResult((), {}, (), (), ())
 
 
-def test_a_row_that_was_sent_to_be_committed_is_not_sent_again_with_its_view(
-    ends: tuple[ServiceProxy, Channel],
-) -> None:
+def test_a_committed_row_is_not_sent_again_with_its_view(ends: tuple[ServiceProxy, Channel]) -> None:
     service_proxy, service = ends
     written, former = (batch(batch_key(1, step), run_id=1, ordinal=step) for step in (4, 3))
     service_proxy.commit([RunUpdate(run_id=1, frontier=Frontier(), batches=(former, written))])

@@ -91,7 +91,7 @@ def corrupt(resumed: Resumed) -> None:
         pytest.param(lambda _: None, "s3://lake/trmon", id="the object store is away"),
     ],
 )
-def test_without_its_lake_a_resumed_run_is_judged_and_says_that_its_history_is_unavailable(
+def test_without_its_lake_a_resumed_run_is_judged_and_says_so(
     resumed: Resumed,
     break_lake: Callable[[Resumed], None],
     lake_url: str | None,

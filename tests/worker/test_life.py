@@ -1,4 +1,4 @@
-"""State changes of a run: silence, pauses, crashes, ends and returns."""
+"""State changes of a run: silence, pauses, crashes, ends and returns; and two trainers under one name."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ import pytest
 from tests.domain.pipeline.closings import parse_rules
 from tests.domain.trainer import finished, report
 from tests.worker.watched_run import ORIGIN, WATCH_CONFIG, WatchedRun, finish, next_report, train
+from trmon.domain.alerts.alert import AlertState
 from trmon.domain.identity import BatchKey
 from trmon.domain.runs.run import RunState
+from trmon.domain.severity import Severity
 from trmon.worker.messages import QUANTUM
 from trmon_client.core import wire
 
@@ -20,6 +22,10 @@ def trained() -> WatchedRun:
     watched = WatchedRun()
     train(watched, range(25))
     return watched
+
+
+def delivered(watched: WatchedRun) -> list[str]:
+    return [delivery.notification.status.value for delivery in watched.log.deliveries.values()]
 
 
 def test_a_silent_run_stalls_once_and_its_return_resolves_it() -> None:
@@ -34,19 +40,7 @@ def test_a_silent_run_stalls_once_and_its_return_resolves_it() -> None:
     watched.receive(report(30, finished=finished((29, None, 1))), at=900.0)
     assert watched.log.stored_run.state is RunState.RUNNING
     assert watched.log.told() == [("stalled", "firing", 29), ("stalled", "resolved", 29)]
-    assert [delivery.notification.status.value for delivery in watched.log.deliveries.values()] == [
-        "firing",
-        "resolved",
-    ]
-
-
-def test_a_restart_of_the_service_does_not_count_an_old_report_as_a_return() -> None:
-    watched = trained()
-    watched.tick(400.0)
-    watched.restart()
-    watched.tick(401.0)
-    assert watched.log.stored_run.state is RunState.STALLED
-    assert [state for _, state, _ in watched.log.told()] == ["firing"]
+    assert delivered(watched) == ["firing", "resolved"]
 
 
 def test_downtime_of_the_service_does_not_count_as_silence() -> None:
@@ -111,11 +105,7 @@ def test_a_trainer_that_crashes_again_before_it_reports_pages_again(restarts: bo
         watched.tick(310.0)
     watched.receive(finish(24, outcome="crashed", launch="launch-2", sent_at=6001.0), at=320.0)
     assert [state for _, state, _ in watched.log.told()] == ["firing", "resolved", "firing"]
-    assert [delivery.notification.status.value for delivery in watched.log.deliveries.values()] == [
-        "firing",
-        "resolved",
-        "firing",
-    ]
+    assert delivered(watched) == ["firing", "resolved", "firing"]
 
 
 def test_each_return_of_a_trainer_that_hangs_before_it_reports_resolves_its_stall() -> None:
@@ -255,3 +245,95 @@ def test_a_batch_that_lacked_a_chunk_is_complete_once_it_comes_if_the_count_is_k
         watched.restart()
     watched.receive(report(0, chunk=1), at=110.0)
     assert watched.log.rows[key].known_complete is (None if restarts else True)
+
+
+FIRST = {"attempt": "a", "launch": "launch-1"}
+SECOND = {"attempt": "b", "launch": "launch-2"}
+RULE = "two_trainers"
+ENOUGH_SECONDS = 60.0
+
+
+def beat(watched: WatchedRun, *trainers: dict[str, str], at: float) -> None:
+    """Store heartbeats, and run a pass if one is due."""
+    watched.log.receive(*(wire.Heartbeat(**trainer) for trainer in trainers), at=at)
+    for run_id in watched.scheduler.pop_due(at):
+        assert run_id
+        watched.tick(at)
+
+
+def two_trainers_from(second: float) -> WatchedRun:
+    """Return a run whose second trainer starts at a time, the first at 0."""
+    watched = WatchedRun()
+    watched.receive(wire.Start(**FIRST), report(0, **FIRST), at=0.0)
+    watched.receive(wire.Start(**SECOND), report(0, **SECOND), at=second)
+    return watched
+
+
+def alerts(watched: WatchedRun) -> list[tuple[str, str, int]]:
+    return [event for event in watched.log.told() if event[0] == RULE]
+
+
+def test_two_trainers_for_longer_than_the_threshold_fire_an_alert_with_both_names() -> None:
+    watched = two_trainers_from(10.0)
+    for seconds in (30.0, ENOUGH_SECONDS):
+        beat(watched, FIRST, SECOND, at=10.0 + seconds)
+        assert alerts(watched) == []
+    beat(watched, FIRST, SECOND, at=20.0 + ENOUGH_SECONDS)
+    assert alerts(watched) == [(RULE, "firing", 0)]
+    (alert,) = (alert for alert in watched.log.alerts.values() if alert.rule == RULE)
+    assert (alert.severity, alert.state, alert.attempt_id) == (Severity.WARN, AlertState.FIRING, 2)
+    assert (alert.value, alert.threshold) == (ENOUGH_SECONDS + 10.0, ENOUGH_SECONDS)
+    assert alert.summary == (
+        "math/grpo: two trainers have run under this name for 70 s: "
+        "attempt a (launch launch-1, rank 0) at step 0 and attempt b (launch launch-2, rank 0) at step 0"
+    )
+    assert delivered(watched) == ["firing"]
+
+
+def test_a_restart_of_a_trainer_does_not_fire_even_while_the_former_spool_drains() -> None:
+    watched = WatchedRun()
+    watched.receive(wire.Start(**FIRST), report(0, **FIRST), at=0.0)
+    beat(watched, FIRST, at=30.0)
+    watched.receive(wire.Start(**SECOND), report(0, **SECOND), at=40.0)
+    for step in range(1, 12):
+        at = 40.0 + 10.0 * step
+        watched.receive(report(step, **FIRST), at=at)
+        beat(watched, SECOND, at=at)
+    assert alerts(watched) == []
+
+
+def test_it_resolves_at_once_when_one_trainer_finishes() -> None:
+    watched = two_trainers_from(10.0)
+    beat(watched, FIRST, SECOND, at=80.0)
+    watched.receive(wire.Finish(**SECOND, sequence=1, outcome="crashed", finished=finished((0, None, 1))), at=90.0)
+    assert alerts(watched) == [(RULE, "firing", 0), (RULE, "resolved", 0)]
+    beat(watched, FIRST, at=100.0)
+    assert alerts(watched) == [(RULE, "firing", 0), (RULE, "resolved", 0)]
+    assert not [alert for alert in watched.view.alerts if alert.rule == RULE]
+
+
+def test_it_resolves_when_the_heartbeats_of_one_trainer_stop() -> None:
+    watched = two_trainers_from(10.0)
+    for at in (40.0, 80.0, 110.0, 140.0, 169.0):
+        beat(watched, FIRST, *([SECOND] if at <= 80.0 else []), at=at)
+    assert alerts(watched) == [(RULE, "firing", 0)]
+    beat(watched, FIRST, at=175.0)
+    assert alerts(watched) == [(RULE, "firing", 0), (RULE, "resolved", 0)]
+
+
+def test_a_restart_of_the_service_neither_repeats_nor_drops_it() -> None:
+    watched = two_trainers_from(10.0)
+    beat(watched, FIRST, SECOND, at=80.0)
+    watched.restart()
+    watched.tick(100.0)
+    beat(watched, FIRST, SECOND, at=110.0)
+    assert alerts(watched) == [(RULE, "firing", 0)]
+    beat(watched, FIRST, at=215.0)
+    assert alerts(watched) == [(RULE, "firing", 0), (RULE, "resolved", 0)]
+
+
+def test_a_single_trainer_is_checked_once() -> None:
+    watched = WatchedRun()
+    for step in range(20):
+        watched.receive(report(step, **FIRST), wire.Heartbeat(**FIRST), at=10.0 * step)
+    assert watched.log.looks_at_speakers == 1

@@ -6,10 +6,9 @@ import os
 import signal
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
@@ -34,42 +33,15 @@ RUN = f"/api/v1/runs/{KEY.project}/{KEY.run}"
 
 @pytest.fixture
 def client(process: ServiceProcess) -> Iterator[httpx.Client]:
-    """A client of the service."""
     with process.client() as client:
         yield client
 
 
-def batches(client: httpx.Client) -> list[dict[str, Any]]:
-    """Return the closed batches, oldest first."""
-    found: list[dict[str, Any]] = []
-    page: dict[str, Any] = {"next": None}
-    while not found or page["next"] is not None:
-        after = {} if page["next"] is None else {"after": page["next"]}
-        answer = client.get(f"{RUN}/batches", params={"limit": 1000, **after})
-        if answer.status_code != 200 or not (page := answer.json())["items"]:
-            break
-        found += page["items"]
-    return list(reversed(found))
-
-
-def closed(client: httpx.Client, *, at_least: int) -> list[int]:
-    """Wait for so many batches and return their steps."""
-    return eventually(lambda: [row["step"] for row in batches(client)], lambda steps: len(steps) >= at_least)
-
-
-@contextmanager
-def store_of(process: ServiceProcess) -> Iterator[Store]:
-    """The store of a service that has ended."""
-    store = Store.open(f"sqlite:///{process.data_dir / 'trmon.sqlite'}", role=ProcessRole.READER)
-    yield store
-    store.close()
-
-
-def test_views_and_counts_of_the_worker_reach_the_service_and_edits_reach_the_worker(
+def test_views_reach_the_service_edits_the_worker_and_a_shutdown_closes_every_batch(
     process: ServiceProcess, client: httpx.Client
 ) -> None:
-    with Sending(process.url, KEY):
-        closed(client, at_least=3)
+    with Sending(process.url, KEY) as sending:
+        eventually(lambda: client.get(f"{RUN}/batches").json().get("items", []), lambda items: len(items) >= 3)
         assert client.put(f"{RUN}/policy", json={"policy": "geo_mask"}).status_code == 200
         shown = eventually(lambda: client.get("/metrics").text, lambda text: 'policy="geo_mask"' in text)
         assert client.patch(RUN, json={"owner": "ana"}).status_code == 200
@@ -79,42 +51,25 @@ def test_views_and_counts_of_the_worker_reach_the_service_and_edits_reach_the_wo
     assert float(counted.split()[1]) >= 3
     assert client.get("/readyz").status_code == 200
     assert process.process.poll() is None
-
-
-def test_a_worker_that_hangs_and_dies_delays_no_acknowledgement_and_every_batch_is_closed_once(
-    process: ServiceProcess, client: httpx.Client
-) -> None:
-    worker = EmbeddedWorker(process)
-    with Sending(process.url, KEY) as sending:
-        closed(client, at_least=2)
-        hanging = worker.pid
-        os.kill(hanging, signal.SIGSTOP)
-        n = len(sending.acknowledged)
-        eventually(lambda: len(sending.acknowledged) > n + 50)
-        assert len(batches(client)) <= n + 1
-        os.kill(hanging, signal.SIGCONT)
-        for n in (60, 70):
-            closed(client, at_least=n)
-            worker.kill()
-            worker.start()
-    steps = closed(client, at_least=len(sending.acknowledged) - 1)
-    assert steps == list(range(len(steps)))
-    assert not any(row["revised"] for row in batches(client))
-    assert set(sending.answers) == {200}, "the API answered throughout"
-    assert eventually(lambda: client.get("/readyz").status_code, lambda status: status == 200)
+    # A terminal or a process manager signals every process at once, and the worker leaves the end to the service.
+    worker, n_closed = EmbeddedWorker(process).pid, len(sending.acknowledged) - 1
+    os.kill(worker, signal.SIGTERM)
+    assert process.stop() in (0, -signal.SIGTERM)
+    assert not Path(f"/proc/{worker}").exists()
+    url = f"sqlite:///{process.data_dir / 'trmon.sqlite'}"
+    with closing(Store.open(url, role=ProcessRole.READER)) as store:
+        (run,) = store.run_log.unfinished_runs()
+        reached = store.run_log.progress(run.id)
+        assert len(store.run_log.batches_after(run.id, 0, limit=10_000)) == n_closed
+    assert reached.checkpoint is not None
+    assert reached.checkpoint.ordinal == n_closed
 
 
 def test_a_worker_that_stays_frozen_is_killed_and_its_successor_closes_every_batch_once(tmp_path: Path) -> None:
     settings, counters, others = Settings(data_dir=tmp_path), Counters(), family([os.getpid()])
     prepare_database(settings.store_url)
     with closing(Store.open(settings.store_url, role=ProcessRole.WRITER)) as store:
-        worker = WorkerProcess(
-            settings,
-            store.run_log,
-            views=RunViewCache(),
-            observer=counters,
-            hung_seconds=3.0,
-        )
+        worker = WorkerProcess(settings, store.run_log, views=RunViewCache(), observer=counters, hung_seconds=3.0)
         store.on_commit(worker.wake)
         worker.start()
         for first in (0, 20):
@@ -136,31 +91,12 @@ def test_a_worker_that_stays_frozen_is_killed_and_its_successor_closes_every_bat
 
 
 def send_steps(store: Store, steps: range) -> int:
-    """Store the reports of steps, and return their run."""
     return receive(store, *map(next_report, steps), at=time.time())
 
 
 def worker_pid(others: set[int]) -> int:
     """Return the id of the only descendant of this process beside others."""
     return eventually(lambda: family([os.getpid()]) - others, lambda found: len(found) == 1).pop()
-
-
-def test_on_shutdown_the_worker_closes_every_batch_and_writes_a_checkpoint(
-    process: ServiceProcess, client: httpx.Client
-) -> None:
-    """A terminal or a process manager signals every process at once, and the worker leaves it to the service."""
-    with Sending(process.url, KEY) as sending:
-        closed(client, at_least=5)
-    worker, n_closed = EmbeddedWorker(process).pid, len(sending.acknowledged) - 1
-    os.kill(worker, signal.SIGTERM)
-    assert process.stop() in (0, -signal.SIGTERM)
-    assert not Path(f"/proc/{worker}").exists()
-    with store_of(process) as store:
-        (run,) = store.run_log.unfinished_runs()
-        reached = store.run_log.progress(run.id)
-        assert len(store.run_log.batches_after(run.id, 0, limit=10_000)) == n_closed
-    assert reached.checkpoint is not None
-    assert reached.checkpoint.ordinal == n_closed
 
 
 def test_the_worker_exits_when_the_service_is_killed(process: ServiceProcess) -> None:

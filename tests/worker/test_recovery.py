@@ -120,7 +120,6 @@ READ = Frontier(report_id=90, notice_id=50)
 
 
 def apply(pending: PendingState, message: wire.Message, *, id_: int, attempt_id: int = 1) -> None:
-    """Apply a notice of an attempt."""
     pending.apply_notice(StoredNotice(id=id_, run_id=1, attempt_id=attempt_id, received_at=0.0, message=message))
 
 

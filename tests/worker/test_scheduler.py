@@ -54,7 +54,7 @@ def test_a_batch_that_comes_after_its_successors_is_stored_but_not_folded() -> N
 
 def test_restarts_change_no_row_decision_alert_or_delivery() -> None:
     undisturbed, restarted, without_checkpoint = WatchedRun(), WatchedRun(), WatchedRun()
-    for step in range(40):
+    for step in range(32):
         health = "corrupt" if 24 <= step < 31 else "healthy"
         message = next_report(step, health=health)
         scalars = wire.Scalars(**ORIGIN, sequence=step, step=step, values={"grad_norm": float(step)})
@@ -97,14 +97,14 @@ def test_a_deleted_run_is_dropped_without_a_failure() -> None:
 
 def test_a_backlog_of_many_pages_closes_in_order_and_no_batch_by_its_grace() -> None:
     watched = WatchedRun()
-    for step in range(40):
+    for step in range(20):
         for chunk in range(30):
             counts = finished((step - 1, None, 30)) if step and not chunk else []
             watched.log.receive(report(step, chunk=chunk, finished=counts), at=0.01 * (30 * step + chunk))
     watched.tick(5000.0)
     watched.tick(5100.0)
     rows = sorted(watched.log.rows.values(), key=lambda row: row.ordinal)
-    assert [row.key.step for row in rows] == list(range(40))
+    assert [row.key.step for row in rows] == list(range(20))
     assert all(row.complete and row.n_sequences == 240 and not row.revised for row in rows)
 
 
@@ -147,39 +147,34 @@ def test_a_checkpoint_is_due(unsaved: int, seconds: float, is_done: bool, is_due
     assert is_checkpoint_due(unsaved, seconds=seconds, is_done=is_done) is is_due
 
 
-def test_each_run_is_due_once() -> None:
+TIMERS: dict[str, tuple[list[tuple[int, float]], list[tuple[float, set[int]]]]] = {
+    "each run is due once": (
+        [(1, 10.0), (2, 20.0), (3, 10.0)],
+        [(9.9, set()), (10.0, {1, 3}), (15.0, set()), (25.0, {2})],
+    ),
+    "later, it is due only then": (
+        [(1, float(at)) for at in range(10, 200, 10)],
+        [(189.0, set()), (190.0, {1}), (1000.0, set())],
+    ),
+    "earlier, it is due then and not at its former time": ([(1, 100.0), (1, 50.0)], [(50.0, {1}), (100.0, set())]),
+    "never": ([(1, 10.0), (1, math.inf)], [(1e9, set())]),
+}
+
+
+@pytest.mark.parametrize(("scheduled", "due"), TIMERS.values(), ids=TIMERS)
+def test_a_run_is_due_at_the_time_it_was_last_scheduled_for(
+    scheduled: list[tuple[int, float]], due: list[tuple[float, set[int]]]
+) -> None:
     timers = TimerQueue()
-    for run_id, at in ((1, 10.0), (2, 20.0), (3, 10.0)):
+    for run_id, at in scheduled:
         timers.schedule(run_id, at)
-    assert timers.pop_due(9.9) == set()
-    assert timers.pop_due(10.0) == {1, 3}
-    assert timers.pop_due(15.0) == set()
-    assert timers.pop_due(25.0) == {2}
+    assert [timers.pop_due(now) for now, _ in due] == [run_ids for _, run_ids in due]
 
 
-def test_a_run_that_is_rescheduled_is_due_only_at_its_last_time() -> None:
-    timers = TimerQueue()
-    for at in range(10, 200, 10):
-        timers.schedule(1, float(at))
-    assert timers.pop_due(189.0) == set()
-    assert timers.pop_due(190.0) == {1}
-    assert timers.pop_due(1000.0) == set()
-
-
-def test_a_run_that_is_moved_forward_is_due_then_and_not_at_its_former_time() -> None:
-    timers = TimerQueue()
-    timers.schedule(1, 100.0)
-    timers.schedule(1, 50.0)
-    assert timers.pop_due(50.0) == {1}
-    assert timers.pop_due(100.0) == set()
-
-
-def test_a_run_that_is_cancelled_or_set_to_infinity_is_not_due_until_it_is_scheduled_again() -> None:
+def test_a_cancelled_run_is_not_due_until_it_is_scheduled_again() -> None:
     timers = TimerQueue()
     timers.schedule(1, 10.0)
-    timers.schedule(2, 10.0)
     timers.cancel(1)
-    timers.schedule(2, math.inf)
     assert timers.pop_due(1e9) == set()
     timers.schedule(1, 20.0)
     assert timers.pop_due(1e9) == {1}

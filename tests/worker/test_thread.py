@@ -76,15 +76,6 @@ def test_passes_over_an_idle_run_write_nothing(store: Store) -> None:
     assert written == []
 
 
-def test_a_worker_resumes_every_unfinished_run(store: Store) -> None:
-    names = [f"run-{i}" for i in range(24)]
-    now = time.time()
-    run_ids = [receive(store, next_report(0), next_report(1), at=now - i, run=name) for i, name in enumerate(names)]
-    worker = started(store.run_log)
-    eventually(lambda: all(rows_of(store, run_id) for run_id in run_ids))
-    worker.close()
-
-
 def test_a_paused_run_is_unloaded_and_continues_where_it_was(store: Store) -> None:
     scheduler = scheduler_over(store.run_log)
     run_id = receive(store, report(0, finished=finished((0, None, 1))), at=0.0)

@@ -29,8 +29,6 @@ WATCH_CONFIG = WatchConfig(
 
 @dataclass
 class RecordingObserver:
-    """An observer that records its calls."""
-
     passes: list[PassTally] = field(default_factory=list)
     failures: list[Exception] = field(default_factory=list)
 
@@ -42,7 +40,6 @@ class RecordingObserver:
 
     @property
     def quarantined(self) -> Counter[QuarantinePart]:
-        """What was set aside."""
         return sum((tally.quarantined for tally in self.passes), Counter())
 
 
@@ -115,7 +112,6 @@ class WatchedRun:
 
     @property
     def view(self) -> RunView:
-        """The run's view."""
         view = self.view_cache.get(RUN_ID)
         assert view is not None
         return view

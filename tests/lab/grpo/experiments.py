@@ -39,7 +39,6 @@ def policy(architecture: Architecture = MOE, *, k: int = 1, seed: int = 1) -> To
 
 
 def prompts(n: int = 16, *, seed: int = 0) -> TaskPrompts:
-    """Return n prompts of the task."""
     return TASK.draw(n, generator=torch.Generator().manual_seed(seed))
 
 
