@@ -40,7 +40,7 @@ ELSEWHERE = {
     ("alerts.md", "json"): "tests/docs/test_alerts.py",
     ("alerts.md", "python"): "tests/docs/test_alerts.py",
     ("assistants.md", "json"): "tests/docs/test_assistants.py",
-    ("deploy.md", "yaml"): "tests/deploy/test_kubernetes_docs.py",
+    ("deploy.md", "yaml"): "tests/deploy/test_kubernetes_components.py",
     ("diagnosis.md", "python"): "tests/docs/test_diagnosis.py",
     ("missing-alerts.md", "sh"): "tests/docs/test_missing_alerts.py",
     ("operations.md", "sh"): "tests/docs/test_operations.py",
@@ -50,9 +50,9 @@ ELSEWHERE = {
 }
 """The test that runs the blocks of a page in a language."""
 IN_PEERS = {
-    "attach(trainer, ": "tests/peers/trl/test_page.py",
-    "integrations.transformers": "tests/peers/transformers/test_page.py",
-    "integrations.lightning": "tests/peers/lightning/test_page.py",
+    "attach(trainer, ": "tests/peers/trl/test_service.py",
+    "integrations.transformers": "tests/peers/transformers/test_transformers.py",
+    "integrations.lightning": "tests/peers/lightning/test_lightning.py",
 }
 """The tests of `make peers` that run blocks by what these hold."""
 NEEDS = re.compile(

@@ -67,6 +67,20 @@ def service(tmp_path: Path) -> Iterator[httpx.Client]:
         process.terminate()
 
 
+def run_program(code: str, folder: Path, service: httpx.Client, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run a program that reports to a service, in a separate process that writes below a folder."""
+    given = {
+        "TRMON_URL": str(service.base_url).rstrip("/"),
+        "TRMON_SPOOL_DIR": str(folder / "spool"),
+        "WANDB_MODE": "offline",
+        "WANDB_DIR": str(folder),
+        **variables,
+    }
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("TRMON_", "WANDB_"))}
+    command = [sys.executable, "-c", code]
+    return subprocess.run(command, env={**kept, **given}, capture_output=True, text=True, check=False, timeout=250)
+
+
 @pytest.fixture
 def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """A server (`tests.client.server.Peer`) to which the next run reports, as run math/tiny."""

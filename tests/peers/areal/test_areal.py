@@ -14,7 +14,14 @@ from areal.infra.rpc import rtensor
 from areal.trainer.ppo.actor import PPOActor
 from areal.utils.saver import Saver
 
-from tests.client.integrations.rollouts import Rollouts, assert_bit_identical, assert_reported, reported, tensors_of
+from tests.client.integrations.rollouts import (
+    Rollouts,
+    assert_bit_identical,
+    assert_reported,
+    numbers,
+    reported,
+    tensors_of,
+)
 from tests.client.server import Peer
 from trmon_client.core import wire
 from trmon_client.integrations.areal import attach_areal
@@ -129,7 +136,7 @@ def test_the_weights_that_its_saver_saves_are_reported(
     for step in range(4):
         trainer.saver.save(actor, 0, step, step, tokenizer=None, processor=None)
     trainer.close()
-    server.wait_until(lambda peer: bool(peer.of(wire.Finish)))
+    server.wait_for(wire.Finish)
     saved = [pause.checkpoint for pause in server.of(wire.Pause)]
     assert [one.step for one in saved] == [1, 3]
     assert all(Path(one.path, "weights").is_file() for one in saved)
@@ -140,6 +147,4 @@ def test_the_end_is_reported(server: Peer) -> None:
     attach_areal(trainer)
     trainer.stats_logger.commit(0, 5, 5, {"ppo_actor/update/grad_norm": 1.5})
     trainer.close()
-    server.wait_until(lambda peer: bool(peer.of(wire.Finish)))
-    (scalars,) = server.of(wire.Scalars)
-    assert (scalars.step, scalars.values) == (5, {"ppo_actor/update/grad_norm": 1.5})
+    assert numbers(server) == [(5, {"ppo_actor/update/grad_norm": 1.5})]

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +11,8 @@ import mlflow
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from wandb.proto import wandb_internal_pb2
+
+from tests.peers.conftest import run_program
 
 TRAINER = """
 import sys, time
@@ -47,22 +46,7 @@ pytestmark = pytest.mark.timeout(300)
 def train(folder: Path, service: httpx.Client, *, tracker: str, begin: str = "", log: str = "", end: str = "") -> str:
     """Train with log-probs that are dropped from step 12 on, and return what was written to stderr."""
     code = TRAINER.format(tracker=tracker, begin=begin, log=log or "pass", end=end)
-    variables = {
-        "TRMON_URL": str(service.base_url).rstrip("/"),
-        "TRMON_SPOOL_DIR": str(folder / "spool"),
-        "WANDB_MODE": "offline",
-        "WANDB_DIR": str(folder),
-        "MLFLOW_TRACKING_URI": f"sqlite:///{folder}/mlflow.db",
-    }
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("TRMON_", "WANDB_"))}
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env={**kept, **variables},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=250,
-    )
+    done = run_program(code, folder, service, MLFLOW_TRACKING_URI=f"sqlite:///{folder}/mlflow.db")
     assert done.returncode == 0, done.stderr
     return done.stderr
 

@@ -66,7 +66,7 @@ def test_the_batches_of_the_trainer_are_reported_and_stay_as_they_are(server: Pe
     reports, columns = reported(server, n=2)
     assert [(report.step, report.chunks) for report in reports] == [(4, 2)] * 2
     assert_reported(columns, rollouts, has=("rewards", "group_ids", "truncated"))
-    server.wait_until(lambda peer: bool(peer.of(wire.Finish)))
+    server.wait_for(wire.Finish)
 
 
 def test_the_callback_is_made_as_ms_swift_makes_its_own(monkeypatch: pytest.MonkeyPatch, server: Peer) -> None:

@@ -105,8 +105,7 @@ def test_ray_hooks_the_worker_that_trains(server: Peer) -> None:
 
     assert ray.get(ray.remote(train).options(runtime_env={"env_vars": variables}).remote()) == (True, 5)
     reports, columns = reported(server, n=2)
-    server.wait_until(lambda peer: bool(peer.of(wire.Scalars)))
     assert {report.step for report in reports} == {5}
     assert columns.pairs == ("mismatch",)
-    (scalars,) = server.of(wire.Scalars)
+    (scalars,) = server.wait_for(wire.Scalars)
     assert (scalars.step, scalars.values["policy_loss"]) == (5, 0.25)

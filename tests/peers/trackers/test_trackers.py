@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +9,7 @@ import httpx
 import pytest
 
 from tests.fixtures.waiting import eventually
+from tests.peers.conftest import run_program
 
 BEGIN = """
 import sys
@@ -57,17 +55,7 @@ pytestmark = pytest.mark.timeout(300)
 
 def train(folder: Path, service: httpx.Client, code: str) -> dict[str, Any]:
     """Run a program that logs 30 steps to a tracker of which trmon is told, and return the run that the service has."""
-    variables = {
-        "TRMON_URL": str(service.base_url).rstrip("/"),
-        "TRMON_SPOOL_DIR": str(folder / "spool"),
-        "WANDB_MODE": "offline",
-        "WANDB_DIR": str(folder),
-        "TRACKIO_DIR": str(folder / "trackio"),
-        "HF_HUB_OFFLINE": "1",
-    }
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("TRMON_", "WANDB_"))}
-    command = [sys.executable, "-c", BEGIN + code]
-    subprocess.run(command, env={**kept, **variables}, capture_output=True, text=True, check=False, timeout=200)
+    run_program(BEGIN + code, folder, service, TRACKIO_DIR=str(folder / "trackio"), HF_HUB_OFFLINE="1")
     run: dict[str, Any] = eventually(
         lambda: service.get("/api/v1/runs/math-grpo/tiny").json(),
         lambda run: run.get("state") in ("finished", "crashed"),

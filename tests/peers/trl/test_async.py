@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 from tests.client.server import Peer
-from tests.peers.trl.conftest import Received
+from tests.peers.trl.conftest import Received, run_ranks
+from tests.peers.trl.tiny import are_equal, parameters_of
 from trmon_client.core import wire
 
 async_tiny = pytest.importorskip(
@@ -39,12 +36,11 @@ torch.distributed.destroy_process_group()
 @pytest.mark.parametrize("given", [{}, {"token_budget": 24, "gradient_accumulation_steps": 2}], ids=str)
 def test_observed_training_is_equal_to_the_last_bit(tmp_path: Path, received: Received, given: dict[str, Any]) -> None:
     alone = async_tiny.async_grpo(tmp_path, **given)
-    before = [parameter.detach().clone() for parameter in alone.model.parameters()]
+    before = parameters_of(alone)
     alone.train()
     watched = received.train(async_tiny.async_grpo(tmp_path, **given))
-    after = list(watched.model.parameters())
-    assert all(torch.equal(one, other) for one, other in zip(after, alone.model.parameters(), strict=True))
-    assert not all(torch.equal(one, other) for one, other in zip(after, before, strict=True))
+    assert are_equal(parameters_of(watched), parameters_of(alone))
+    assert not are_equal(parameters_of(watched), before)
     n = given.get("gradient_accumulation_steps", 1)
     assert received.keys == [(step, None, chunk, n) for step in range(3) for chunk in range(n)]
 
@@ -69,19 +65,8 @@ def test_samples_have_their_rewards_groups_and_versions(tmp_path: Path, received
 def test_every_rank_has_the_labels_of_its_samples(tmp_path: Path) -> None:
     for rank in "01":
         (tmp_path / rank).mkdir()
-    script = tmp_path / "trainer.py"
-    script.write_text(RANK)
-    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
     with Peer() as peer:
-        done = subprocess.run(
-            [sys.executable, *launcher, str(script), str(tmp_path)],
-            env={**os.environ, "TRMON_URL": peer.url, "TRMON_SPOOL_DIR": str(tmp_path / "spool")},
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
+        run_ranks(RANK, tmp_path, url=peer.url, ranks=2, timeout_seconds=300)
         peer.wait_until(lambda peer: len(peer.of(wire.Finish)) == 2)
         reports = peer.of(wire.Report)
     assert sorted((report.rank, report.step) for report in reports) == [(r, s) for r in range(2) for s in range(3)]

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 from tests.client.server import Answer, Peer
 from tests.client.trainer import spooled, steps
 from tests.peers.trl import tiny
 from tests.peers.trl.conftest import Received
+from tests.peers.trl.tiny import are_equal, parameters_of
 from trmon_client.core import wire
 from trmon_client.core.signals import batch_signals
 from trmon_client.integrations.trl import attach
@@ -21,19 +21,9 @@ from trmon_client.integrations.trl import attach
 WITH_VLLM = {"sampler": tiny.noisy, "corrects": True}
 
 
-def parameters_of(trainer: Any) -> list[torch.Tensor]:
-    """Return copies of the parameters."""
-    return [parameter.detach().clone() for parameter in trainer.model.parameters()]
-
-
 def losses_of(trainer: Any) -> list[float]:
     """Return the losses that TRL logged."""
     return [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
-
-
-def are_equal(one: list[torch.Tensor], other: list[torch.Tensor]) -> bool:
-    """Return whether parameters are equal to the last bit."""
-    return all(torch.equal(left, right) for left, right in zip(one, other, strict=True))
 
 
 @pytest.mark.parametrize(
@@ -183,11 +173,13 @@ def test_rewards_are_weighted(tmp_path: Path, received: Received) -> None:
     assert {value for columns in received.columns for value in columns["reward"]} == {2.5}
 
 
-def test_truncated_completions_that_trl_masks_are_empty(tmp_path: Path, received: Received) -> None:
-    trainer = received.train(tiny.grpo(tmp_path, sampler=tiny.noisy, mask_truncated_completions=True))
-    for columns, logged in zip(received.columns, trainer.state.log_history, strict=False):
-        assert np.mean(columns["n_tokens"] == 0) == logged["completions/clipped_ratio"]
-    assert any((columns["n_tokens"] == 0).any() for columns in received.columns)
+def test_truncated_completions_that_trl_masks_are_empty_and_count_as_cut(tmp_path: Path, received: Received) -> None:
+    trainer = received.train(tiny.grpo(tmp_path, **WITH_VLLM, mask_truncated_completions=True))
+    shares = [entry["completions/clipped_ratio"] for entry in trainer.state.log_history if "loss" in entry]
+    assert max(shares) > 0
+    assert [np.mean(columns["n_tokens"] == 0) for columns in received.columns] == shares
+    found = [batch_signals.compute(columns)["length_limit_share"] for columns in received.columns]
+    assert found == pytest.approx(shares)
 
 
 def test_evaluations_and_checkpoints_pause_the_run(tmp_path: Path, received: Received) -> None:
@@ -288,11 +280,3 @@ def test_evaluations_rewards_by_function_and_what_is_read_from_ids_are_reported(
         assert signals["length_limit_share"] == pytest.approx(entry["completions/clipped_ratio"])
         assert signals["ref_kl_k3"] == pytest.approx(entry["kl"], rel=1e-3, abs=1e-9)
         np.testing.assert_array_equal(columns["n_four_grams"], np.maximum(columns["n_tokens"] - 3, 0))
-
-
-def test_completions_that_trl_masks_because_they_were_cut_count_as_cut(tmp_path: Path, received: Received) -> None:
-    trainer = received.train(tiny.grpo(tmp_path, **WITH_VLLM, mask_truncated_completions=True))
-    shares = [entry["completions/clipped_ratio"] for entry in trainer.state.log_history if "loss" in entry]
-    assert max(shares) > 0
-    found = [batch_signals.compute(columns)["length_limit_share"] for columns in received.columns]
-    assert found == pytest.approx(shares)

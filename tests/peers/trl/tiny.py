@@ -135,6 +135,16 @@ def rloo(folder: Path, **given: Any) -> RLOOTrainer:
     )
 
 
+def parameters_of(trainer: Any) -> list[torch.Tensor]:
+    """Return copies of the parameters."""
+    return [parameter.detach().clone() for parameter in trainer.model.parameters()]
+
+
+def are_equal(one: list[torch.Tensor], other: list[torch.Tensor]) -> bool:
+    """Return whether parameters are equal to the last bit."""
+    return all(torch.equal(left, right) for left, right in zip(one, other, strict=True))
+
+
 def noisy(logprobs: torch.Tensor) -> torch.Tensor:
     """Return log-probs as of another engine, without drawing random numbers."""
     return logprobs + 1e-3 * torch.sin(torch.arange(len(logprobs)))

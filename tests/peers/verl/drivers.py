@@ -82,24 +82,32 @@ def separate(values: Any) -> Any:
     return trainer
 
 
-def train_on(trainer: Any) -> dict[str, Any]:
-    """Do what `fit_step` does between generation and the synchronisation; return verl's metrics."""
-    rollouts, ids = Rollouts.generate(), torch.ones((len(LENGTHS), PROMPT + LENGTH), dtype=torch.long)
-    attention = torch.cat([torch.ones((len(LENGTHS), PROMPT), dtype=torch.long), rollouts.mask], dim=1)
-    batch = DataProto.from_dict(
+def generated(rows: slice = slice(None), *, meta_info: dict[str, Any] | None = None, **labels: Any) -> DataProto:
+    """Return rows of the rollouts as verl's rollouter leaves them. Args: labels: further labels of each row."""
+    rollouts, named = Rollouts.generate(), {"uid": UIDS[rows], **labels}
+    mask = rollouts.mask[rows]
+    ids = torch.ones((len(mask), PROMPT + LENGTH), dtype=torch.long)
+    attention = torch.cat([ids[:, :PROMPT], mask], dim=1)
+    return DataProto.from_dict(
         tensors={
             "prompts": ids[:, :PROMPT],
             "responses": ids[:, PROMPT:],
             "input_ids": ids,
             "attention_mask": attention,
             "position_ids": (attention.cumsum(-1) - 1).clamp(min=0),
-            "response_mask": rollouts.mask,
-            "rollout_log_probs": rollouts.mu,
-            "rm_scores": scores(),
+            "response_mask": mask,
+            "rollout_log_probs": rollouts.mu[rows],
+            "rm_scores": scores()[rows],
         },
-        non_tensors={"uid": np.array(UIDS, dtype=object)},
+        non_tensors={name: np.array(values, dtype=object) for name, values in named.items()},
+        meta_info=meta_info,
     )
-    scored = DataProto.from_dict(tensors={"old_log_probs": rollouts.old, "entropys": torch.ones_like(rollouts.old)})
+
+
+def train_on(trainer: Any) -> dict[str, Any]:
+    """Do what `fit_step` does between generation and the synchronisation; return verl's metrics."""
+    batch, old = generated(), Rollouts.generate().old
+    scored = DataProto.from_dict(tensors={"old_log_probs": old, "entropys": torch.ones_like(old)})
     trainer._compute_old_log_prob = lambda _batch: (scored, 0.5)
     trainer.metrics, trainer.timing_raw = {}, {}
     trainer.reward_tensor, trainer.reward_extra_infos_dict = scores(), {}

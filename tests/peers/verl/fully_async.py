@@ -7,12 +7,10 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import ray
 import torch
 import verl
 from omegaconf import OmegaConf
-from verl import DataProto
 from verl.experimental.fully_async_policy import fully_async_trainer
 from verl.experimental.fully_async_policy.detach_utils import RolloutSample
 from verl.utils import tensordict_utils
@@ -41,26 +39,11 @@ def config() -> Any:
 
 def sample(number: int, *, version: int) -> RolloutSample:
     """Return two responses to a prompt, as the rollouter puts them into the queue."""
-    rollouts, rows = drivers.Rollouts.generate(), slice(2 * number, 2 * number + 2)
-    ids = torch.ones((2, drivers.PROMPT + drivers.LENGTH), dtype=torch.long)
-    attention = torch.cat([torch.ones((2, drivers.PROMPT), dtype=torch.long), rollouts.mask[rows]], dim=1)
-    batch = DataProto.from_dict(
-        tensors={
-            "prompts": ids[:, : drivers.PROMPT],
-            "responses": ids[:, drivers.PROMPT :],
-            "input_ids": ids,
-            "attention_mask": attention,
-            "position_ids": (attention.cumsum(-1) - 1).clamp(min=0),
-            "response_mask": rollouts.mask[rows],
-            "rollout_log_probs": rollouts.mu[rows],
-            "rm_scores": drivers.scores()[rows],
-        },
-        non_tensors={
-            "uid": np.array(drivers.UIDS[rows], dtype=object),
-            "min_global_steps": np.array([version, version], dtype=object),
-            "max_global_steps": np.array([version, version], dtype=object),
-        },
+    batch = drivers.generated(
+        slice(2 * number, 2 * number + 2),
         meta_info={"metrics": [{"generate_sequences": 0.5, "tool_calls": 0.0}] * 2},
+        min_global_steps=[version] * 2,
+        max_global_steps=[version] * 2,
     )
     return RolloutSample(full_batch=batch, sample_id=str(number), epoch=0, rollout_status={})
 

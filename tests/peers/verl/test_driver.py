@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import math
+import os
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import httpx
 import pytest
 from omegaconf import OmegaConf
 from verl.trainer.ppo.v1.trainer_colocate_async import PPOTrainerColocateAsync
@@ -14,17 +19,19 @@ from verl.trainer.ppo.v1.trainer_separate_async import PPOTrainerSeparateAsync
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 from verl.utils.tracking import Tracking
 
+from tests.client.integrations.rollouts import checkpoints
 from tests.client.server import Peer
+from tests.fixtures.waiting import eventually
 from tests.peers.verl import drivers, fully_async
 from trmon_client.core import wire
 from trmon_client.core.columns import Columns
 from trmon_client.core.signals import batch_signals
+from trmon_client.integrations.verl.tracking_hooks import TrackingHooks
 
 
 def columns_of(server: Peer, *, n: int = 1) -> list[Columns]:
     """Return the columns of the first reports."""
-    server.wait_until(lambda peer: len(peer.of(wire.Report)) >= n)
-    return [wire.unpack_columns(report) for report in server.of(wire.Report)]
+    return [wire.unpack_columns(report) for report in server.wait_for(wire.Report, n=n)]
 
 
 def test_a_report_holds_what_verl_logs_and_the_rows_that_verl_rejects(server: Peer) -> None:
@@ -44,8 +51,7 @@ def test_a_report_holds_what_verl_logs_and_the_rows_that_verl_rejects(server: Pe
     assert columns["reward"].tolist() == pytest.approx(drivers.SCORES)
     assert columns["advantage"].shape == (len(drivers.LENGTHS),)
     assert [columns["group_id"].tolist().count(label) for label in columns["group_id"]] == [2, 2, 2, 2]
-    server.wait_until(lambda peer: bool(peer.of(wire.Scalars)))
-    (scalars,) = server.of(wire.Scalars)
+    (scalars,) = server.wait_for(wire.Scalars)
     assert (scalars.step, scalars.values["actor/grad_norm"]) == (1, pytest.approx(1.5))
     assert scalars.values == pytest.approx(metrics, nan_ok=True)
 
@@ -67,14 +73,12 @@ def test_checkpoints_are_reported_and_one_is_saved_at_a_warning(
         if step == 11:
             trainer.logger.trmon_monitor.advice_cache.update({"step": 10, "save_checkpoint": True})
         trainer._fit_save_checkpoint()
-    server.wait_until(lambda peer: len(peer.of(wire.Pause)) == 4)
-    told = [pause.checkpoint for pause in server.of(wire.Pause)][1::2]
-    assert [(one.step, one.path) for one in told] == [(step, f"{tmp_path}/global_step_{step}") for step in (10, 11)]
+    assert checkpoints(server, n_pauses=4) == [(step, f"{tmp_path}/global_step_{step}") for step in (10, 11)]
     (tmp_path / "global_step_10/actor").rmdir()
     trainer.global_steps = 20
     trainer._fit_save_checkpoint()
-    server.wait_until(lambda peer: len(peer.of(wire.Pause)) == 6)
-    assert server.of(wire.Pause)[-1].checkpoint.deleted == [10], "its folder is still there, with the state of the data"
+    last = server.wait_for(wire.Pause, n=6)[-1]
+    assert last.checkpoint.deleted == [10], "its folder is still there, with the state of the data"
 
 
 def test_the_run_has_verls_names_and_configuration_without_secrets(server: Peer) -> None:
@@ -82,8 +86,7 @@ def test_the_run_has_verls_names_and_configuration_without_secrets(server: Peer)
     values.trainer.wandb_proxy = "http://user:secret-of-wandb@proxy.test"
     trainer = drivers.separate(values)
     trainer.logger.log(data={"actor/pg_loss": 0.5}, step=1)
-    server.wait_until(lambda peer: bool(peer.of(wire.Start)))
-    (start,) = server.of(wire.Start)
+    (start,) = server.wait_for(wire.Start)
     assert (start.project, start.run) == ("math-of-verl", "tiny")
     assert start.config["framework"] == "verl 0.9.1"
     assert start.config["algorithm"]["adv_estimator"] == "grpo"
@@ -98,8 +101,7 @@ def test_the_run_has_verls_names_and_configuration_without_secrets(server: Peer)
 def test_a_trainer_without_rollouts_is_a_run_by_scalars(config: Any, server: Peer) -> None:
     tracking = Tracking("math of verl", "sft", default_backend=["console"], config=config)
     tracking.log(data={"train/loss": 0.5, "train/grad_norm": 1.5}, step=3)
-    server.wait_until(lambda peer: bool(peer.of(wire.Scalars)))
-    (start,), (scalars,) = server.of(wire.Start), server.of(wire.Scalars)
+    (scalars,), (start,) = server.wait_for(wire.Scalars), server.of(wire.Start)
     assert (start.project, start.run, start.config["framework"]) == ("math-of-verl", "sft", "verl 0.9.1")
     assert (scalars.step, scalars.values) == (3, {"train/loss": 0.5, "train/grad_norm": 1.5})
 
@@ -159,8 +161,7 @@ def test_enforce_observes_and_says_so_once(
     expected = drivers.train_on(drivers.separate(drivers.config()))
     for _ in range(2):
         assert drivers.train_on(drivers.separate(drivers.config())) == pytest.approx(expected, nan_ok=True)
-    server.wait_until(lambda peer: len(peer.of(wire.Start)) >= 1)
-    assert {start.mode for start in server.of(wire.Start)} == {"observe"}
+    assert {start.mode for start in server.wait_for(wire.Start)} == {"observe"}
     assert capfd.readouterr().err.count("trmon does not change the loss of verl: mode observe") == 1
 
 
@@ -177,12 +178,11 @@ def test_a_failed_run_has_its_error_and_a_normal_end_is_closed(server: Peer) -> 
     failing.logger.log(data={"actor/pg_loss": 0.5}, step=1)
     with pytest.raises(RuntimeError, match="no memory"):
         end_with_failure(failing)
-    server.wait_until(lambda peer: len(peer.of(wire.Finish)) == 1)
+    server.wait_for(wire.Finish)
     ended = drivers.separate(drivers.config())
     ended.logger.log(data={"actor/pg_loss": 0.5}, step=1)
     ended.logger.finish(exit_code=0)
-    server.wait_until(lambda peer: len(peer.of(wire.Finish)) == 2)
-    crash, end = server.of(wire.Finish)
+    crash, end = server.wait_for(wire.Finish, n=2)
     assert "no memory left" in str(crash)
     assert end.reason == wire.EndReason.CLOSED
 
@@ -193,3 +193,63 @@ def test_training_goes_on_where_a_batch_cannot_be_reported(server: Peer, capfd: 
     trainer.parameter_sync_step = "two"
     assert drivers.train_on(trainer) == pytest.approx(expected, nan_ok=True)
     assert capfd.readouterr().err.count("chunks must be a whole number") == 1
+
+
+RUN = "/api/v1/runs/math/tiny"
+STEPS, ILL_FROM = 90, 40
+HEALTHY = {
+    "critic/score/mean": 0.8,
+    "actor/entropy": 0.7,
+    "actor/grad_norm": 1.0,
+    "response_length/mean": 90.0,
+    "response_length/clip_ratio": 0.0,
+}
+
+
+@pytest.mark.parametrize(
+    ("cause", "ill"),
+    [
+        ("reward_collapse", {"critic/score/mean": 0.1}),
+        ("cut_at_limit", {"response_length/clip_ratio": 0.7}),
+        ("not_a_number", {"actor/grad_norm": math.nan}),
+    ],
+)
+def test_what_verl_logs_is_found(
+    hooks: TrackingHooks,
+    service: httpx.Client,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    cause: str,
+    ill: dict[str, float],
+) -> None:
+    monkeypatch.setenv("TRMON_URL", str(service.base_url).rstrip("/"))
+    monkeypatch.setenv("TRMON_SPOOL_DIR", str(tmp_path / "spool"))
+    monkeypatch.setenv("TRMON_PROJECT", "math")
+    monkeypatch.setenv("TRMON_RUN", "tiny")
+    tracking = drivers.tracking(drivers.config())
+    for step in range(STEPS):
+        tracking.log({**HEALTHY, **(ill if step >= ILL_FROM else {})}, step=step)
+    # The end waits 2 s for what is not sent yet; a machine may be too busy for all steps at once.
+    eventually(
+        lambda: service.get(RUN).json().get("last_step"), lambda step: (step or 0) >= STEPS - 2, timeout_seconds=90.0
+    )
+    tracking.finish(exit_code=0)
+    run = eventually(lambda: service.get(RUN).json(), lambda run: run["state"] == "finished")
+    assert run["incident"]["cause"] == cause
+    assert ILL_FROM <= run["incident"]["since_step"] < STEPS
+
+
+REPORT = """
+import sys
+import verl
+from verl.utils.tracking import Tracking
+print("trmon_client.monitor" in sys.modules, hasattr(Tracking.log, "__wrapped__"))
+"""
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(("url", "found"), [("", "False False"), ("http://127.0.0.1:9", "True True")])
+def test_verl_loads_the_plugin_which_is_inert_without_a_url(url: str, found: str) -> None:
+    environment = {**os.environ, "TRMON_URL": url}
+    done = subprocess.run([sys.executable, "-c", REPORT], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == found

@@ -12,6 +12,7 @@ import pytest
 import torch
 from transformers import Trainer, TrainingArguments
 
+from tests.docs.code_blocks import holding
 from tests.fixtures.waiting import eventually
 from trmon_client.integrations.transformers import TransformersCallback
 
@@ -58,8 +59,14 @@ def train(folder: Path, service: httpx.Client, metrics: Metrics, report_to: Any 
     eventually(lambda: service.get(RUN).json()["state"], lambda state: state == "finished")
 
 
-def test_what_the_scalars_show_is_found(tmp_path: Path, service: httpx.Client) -> None:
-    train(tmp_path, service, lambda step: {**HEALTHY, **({"reward": 0.1} if step >= ILL_FROM else {})})
+@pytest.mark.parametrize("report_to", [(), "trmon"], ids=["a callback made here", "one by its name"])
+def test_what_the_scalars_show_is_found(
+    tmp_path: Path, service: httpx.Client, monkeypatch: pytest.MonkeyPatch, report_to: Any
+) -> None:
+    variables = {"URL": str(service.base_url).rstrip("/"), "PROJECT": "math", "SPOOL_DIR": str(tmp_path / "spool")}
+    for name, value in variables.items():
+        monkeypatch.setenv(f"TRMON_{name}", value)
+    train(tmp_path, service, lambda step: {**HEALTHY, "reward": 0.8 if step < ILL_FROM else 0.1}, report_to)
     incident = service.get(RUN).json()["incident"]
     assert incident["cause"] == "reward_collapse"
     assert ILL_FROM <= incident["since_step"] < STEPS
@@ -85,16 +92,37 @@ def test_a_healthy_run_has_its_scalars_its_arguments_and_no_incident(tmp_path: P
     assert not {"train_loss", "train_runtime"} & batches[0]["scalars"].keys()
 
 
-def test_the_callback_has_a_name_and_the_run_that_of_the_arguments(
-    tmp_path: Path, service: httpx.Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    variables = {"URL": str(service.base_url).rstrip("/"), "PROJECT": "math", "SPOOL_DIR": str(tmp_path / "spool")}
-    for name, value in variables.items():
-        monkeypatch.setenv(f"TRMON_{name}", value)
-    train(tmp_path, service, lambda step: {**HEALTHY, "reward": 0.8 if step < ILL_FROM else 0.1}, report_to="trmon")
-    assert service.get(RUN).json()["incident"]["cause"] == "reward_collapse"
-
-
 def test_wrong_names_fail_before_training() -> None:
     with pytest.raises(ValueError, match="project"):
         TransformersCallback(project="a b", run="tiny")
+
+
+PAGES_RUN = "/api/v1/runs/math/qwen3-8b-grpo"
+NAMED, MADE = holding("integrations.transformers")
+
+
+class Line(torch.nn.Linear):
+    """Fits a line."""
+
+    def forward(self, x: torch.Tensor, labels: torch.Tensor) -> dict[str, torch.Tensor]:  # type: ignore[override]
+        return {"loss": (super().forward(x) - labels).square().mean()}
+
+
+def test_the_code_of_the_page_reports_runs(
+    tmp_path: Path, service: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    url = str(service.base_url).rstrip("/")
+    for name, value in {"URL": url, "PROJECT": "math", "SPOOL_DIR": "spool"}.items():
+        monkeypatch.setenv(f"TRMON_{name}", value)
+    dataset = [{"x": torch.randn(2), "labels": torch.randn(1)} for _ in range(16)]
+    names: dict[str, Any] = {
+        "Trainer": Trainer, "TrainingArguments": TrainingArguments, "model": Line(2, 1), "dataset": dataset
+    }  # fmt: skip
+    exec(NAMED.text, names)
+    Trainer(model=names["model"], args=names["arguments"], train_dataset=dataset).train()
+    eventually(lambda: service.get(PAGES_RUN).json().get("state"), lambda state: state == "finished")
+    names["arguments"] = TrainingArguments(output_dir="out", report_to=[], logging_steps=1)
+    exec(MADE.text.replace("http://127.0.0.1:8642", url), names)
+    names["trainer"].train()
+    eventually(lambda: len(service.get(f"{PAGES_RUN}/attempts").json()["items"]), lambda n: n == 2)

@@ -1,4 +1,4 @@
-"""A Trainer of Lightning that reports by the callback alone."""
+"""A Trainer of Lightning that reports by the callback alone, and the code for Lightning on all pages."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from typing import Any
 import httpx
 import pytest
 import torch
+from lightning import pytorch as lightning
 from lightning.pytorch import LightningModule, Trainer
 from torch.utils.data import DataLoader
 
+from tests.docs.code_blocks import holding
 from tests.fixtures.waiting import eventually
 from trmon_client.integrations.lightning import LightningCallback
 
@@ -56,7 +58,7 @@ def train(folder: Path, service: httpx.Client, module: Line) -> None:
 
 def ended(service: httpx.Client, state: str) -> Any:
     """Return the run when it has ended so."""
-    return eventually(lambda: service.get(RUN).json(), lambda run: run["state"] == state)
+    return eventually(lambda: service.get(RUN).json(), lambda run: run.get("state") == state)
 
 
 def test_a_reward_collapse_is_found_in_what_the_module_logs(tmp_path: Path, service: httpx.Client) -> None:
@@ -77,3 +79,20 @@ def test_an_exception_ends_the_run_as_crashed(tmp_path: Path, service: httpx.Cli
     with pytest.raises(RuntimeError, match="out of memory"):
         train(tmp_path, service, Line(fails_at=5))
     assert "out of memory" in ended(service, "crashed")["end"]["error"]
+
+
+(BLOCK,) = holding("integrations.lightning")
+
+
+def test_the_code_of_the_page_reports_a_run(
+    tmp_path: Path, service: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TRMON_URL", str(service.base_url).rstrip("/"))
+    monkeypatch.setenv("TRMON_SPOOL_DIR", "spool")
+    names: dict[str, Any] = {"lightning": lightning}
+    exec(BLOCK.text, names)
+    trainer = names["trainer"]
+    trainer.fit_loop.max_epochs = 1
+    trainer.fit(Line(), DataLoader(torch.randn(6, 2), batch_size=1), DataLoader(torch.randn(2, 2)))
+    ended(service, "finished")
