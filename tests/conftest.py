@@ -85,7 +85,6 @@ SLOW = (
     "lab/",
     "metrics/test_prometheus.py",
     "notify/test_outage.py",
-    "notify/test_owner_change.py",
     "proof/",
     "protocol/",
     "research/",

@@ -12,15 +12,11 @@ from fastapi.routing import APIRoute
 import trmon_client as trmon
 from tests.client.trainer import batch
 from tests.fixtures.alerting import crash
-from tests.fixtures.messages import ORIGIN
 from tests.fixtures.running_service import OwnRun, bearer, make_token
-from tests.fixtures.trainer import MATH, statuses, step_report
 from tests.fixtures.waiting import eventually
 from trmon.api.http.auth import require_admin
 from trmon.bootstrap.app import ROUTERS
 from trmon.domain.access import AuditAction, Scope
-from trmon.domain.identity import RunKey
-from trmon_client.core import wire
 
 AUDIT = "/api/v1/audit"
 COMMAND_ACTIONS = {AuditAction.RUN_IMPORT, AuditAction.DATABASE_RESTORE}
@@ -80,104 +76,57 @@ def test_every_administrative_route_is_recorded(admin: httpx.Client) -> None:
     assert {(entry["actor"], entry["token_id"]) for entry in by_root} == {("root", first["after"]["token_id"])}
 
 
-def test_only_admins_read_the_audit_log_and_a_projects_admin_its_projects(admin: httpx.Client) -> None:
+QUOTAS = "/api/v1/quotas"
+
+
+def test_a_projects_admin_sees_the_log_and_the_quota_of_its_project_and_cannot_raise_it(admin: httpx.Client) -> None:
+    for project in ("math", "code"):
+        assert admin.put(f"{QUOTAS}/{project}", json={"max_runs": 2}).status_code == 200
     make_token(admin, "ci", Scope.READ, project="code")
     reader = make_token(admin, "reader", Scope.READ)
     boss = make_token(admin, "boss", Scope.ADMIN, project="math")
     assert admin.get(AUDIT, headers=bearer(reader)).status_code == 403
-    seen = admin.get(AUDIT, headers=bearer(boss)).json()["items"]
-    assert [(entry["action"], entry["target"], entry["project"]) for entry in seen] == [
-        ("token.create", "boss", "math")
+    admin.headers.update(bearer(boss))
+    entries = admin.get(AUDIT).json()["items"]
+    assert [(entry["action"], entry["project"]) for entry in entries] == [
+        ("token.create", "math"),
+        ("quota.change", "math"),
     ]
-
-
-QUOTAS = "/api/v1/quotas"
-
-
-def put(run: OwnRun, **limits: float) -> None:
-    """Set the quota of the run's project."""
-    answer = run.client.put(f"{QUOTAS}/{run.key.project}", json=limits)
-    assert answer.status_code == 200, answer.text
-
-
-def send_report(run: OwnRun, step: int) -> httpx.Response:
-    """Send one report of a run by its own route."""
-    body = wire.encode(step_report(step), media_type=wire.JSON)
-    headers = {"Content-Type": wire.JSON}
-    return run.client.post(f"/api/v1/runs/{run.key}/reports", content=body, headers=headers)
-
-
-def metric(client: httpx.Client, name: str) -> float:
-    """Return a sample of /metrics, 0 if there is none."""
-    return sum(float(line.split()[-1]) for line in client.get("/metrics").text.splitlines() if line.startswith(name))
-
-
-def refused(run: OwnRun, resource: str) -> float:
-    """Return how many messages of the run's project a quota has refused."""
-    return metric(run.client, f'trmon_quota_refused_total{{project="{run.key.project}",resource="{resource}"}}')
-
-
-def test_a_projects_admin_sees_its_quota_but_cannot_raise_it(admin: httpx.Client) -> None:
-    put(OwnRun(admin, MATH), max_runs=2)
-    admin.put(f"{QUOTAS}/code", json={"max_runs": 3})
-    own = make_token(admin, "boss", Scope.ADMIN, project="math")
-    admin.headers.update(bearer(own))
     assert [quota["project"] for quota in admin.get(QUOTAS).json()] == ["math"]
     assert admin.put(f"{QUOTAS}/math", json={}).status_code == 403
-
-
-def test_a_new_run_above_the_limit_is_refused_until_it_is_raised(run: OwnRun) -> None:
-    put(run, max_runs=1)
-    run.send(wire.Start(**ORIGIN))
-    other = OwnRun(run.client, RunKey(run.key.project, "other"))
-    assert statuses(run.client, other.key, wire.Start(**ORIGIN), step_report(0)) == ["invalid", "invalid"]
-    assert other.ask("GET").status_code == 404
-    assert refused(run, "runs") == 2.0
-    put(run, max_runs=2)
-    other.send(wire.Start(**ORIGIN))
-
-
-def test_a_report_above_the_bytes_answers_403_with_what_to_do(run: OwnRun) -> None:
-    put(run, max_bytes=10)
-    answer = send_report(run, 0)
-    assert answer.status_code == 403
-    assert answer.json()["type"] == "urn:trmon:problem:quota-exceeded"
-    assert f"raise max_bytes with `PUT /api/v1/quotas/{run.key.project}`" in answer.json()["detail"]
-
-
-def test_reports_above_the_rate_answer_429_and_are_accepted_later(run: OwnRun) -> None:
-    put(run, reports_per_second=0.1)
-    assert send_report(run, 0).status_code == 200
-    answer = send_report(run, 1)
-    assert answer.status_code == 429
-    assert int(answer.headers["Retry-After"]) >= 1
-    assert f"raise reports_per_second with `PUT /api/v1/quotas/{run.key.project}`" in answer.json()["detail"]
-    put(run, reports_per_second=1000)
-    eventually(lambda: send_report(run, 1).status_code, lambda status: status == 200)
 
 
 def test_a_trainer_above_the_quota_goes_on_and_its_losses_are_counted(
     run: OwnRun, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    put(run, max_bytes=10)
-    of_run = {"project": run.key.project, "run": run.key.run, "url": str(run.client.base_url)}
+    project, client = run.key.project, run.client
+
+    def metric(name: str) -> float:
+        lines = client.get("/metrics").text.splitlines()
+        return sum(float(line.split()[-1]) for line in lines if line.startswith(name))
+
+    assert client.put(f"{QUOTAS}/{project}", json={"max_bytes": 10}).status_code == 200
+    refused = f'trmon_quota_refused_total{{project="{project}",resource="bytes"}}'
+    of_run = {"project": project, "run": run.key.run, "url": str(client.base_url)}
     with trmon.init(**of_run, spool_dir=tmp_path / "spool") as monitor:
         for step in range(5):
             assert monitor.log_batch(step=step, **batch()).mask.all()
-            eventually(lambda: refused(run, "bytes"), (step + 1.0).__eq__)
-    assert capfd.readouterr().err.count(f"raise max_bytes with `PUT /api/v1/quotas/{run.key.project}`") == 1
-    lost = metric(run.client, 'trmon_dropped_total{reason="refused"}')
-    assert lost >= 4, "the last one may be refused after the finish"
+            eventually(lambda: metric(refused), (step + 1.0).__eq__)
+    assert capfd.readouterr().err.count(f"raise max_bytes with `PUT /api/v1/quotas/{project}`") == 1
+    assert metric('trmon_dropped_total{reason="refused"}') >= 4, "the last one may be refused after the finish"
 
 
 TOKENS = "/api/v1/tokens"
 
 
-def test_a_projects_admin_learns_nothing_of_other_projects_token_names(admin: httpx.Client) -> None:
+def test_a_projects_admin_manages_its_tokens_and_learns_nothing_of_the_names_of_others(admin: httpx.Client) -> None:
     make_token(admin, "secret-launch", Scope.READ, project="code")
     make_token(admin, "ci", Scope.READ)
     own = make_token(admin, "boss", Scope.ADMIN, project="math")
     admin.headers.update(bearer(own))
+    assert [token["name"] for token in admin.get(TOKENS).json()] == ["boss"]
+    for project in ({}, {"project": "code"}):
+        assert admin.post(TOKENS, json={"name": "x", "scopes": ["read"], **project}).status_code == 403
     for name in ("secret-launch", "ci", "root", "free"):
         assert admin.post(TOKENS, json={"name": name, "scopes": ["read"], "project": "math"}).status_code == 201
         assert admin.delete(f"{TOKENS}/{name}").status_code == 204
@@ -195,9 +144,11 @@ def test_a_name_in_several_projects_needs_the_project(admin: httpx.Client) -> No
     assert admin.delete(f"{TOKENS}/ci").status_code == 204
 
 
-def test_a_rotated_token_works_beside_the_new_one_until_the_overlap_ends(admin: httpx.Client) -> None:
+def test_a_rotated_token_works_beside_the_new_one_until_the_overlap_ends_and_its_last_use_is_shown(
+    admin: httpx.Client,
+) -> None:
     old = make_token(admin, "ci", Scope.READ, project="math")
-    rotated = admin.post(f"{TOKENS}/ci/rotate", json={"overlap_hours": 1, "days": 7})
+    began, rotated = time.time(), admin.post(f"{TOKENS}/ci/rotate", json={"overlap_hours": 1, "days": 7})
     assert rotated.status_code == 201
     made = rotated.json()
     assert (made["name"], made["scopes"], made["project"], made["replaced_at"]) == ("ci", ["read"], "math", None)
@@ -206,6 +157,10 @@ def test_a_rotated_token_works_beside_the_new_one_until_the_overlap_ends(admin: 
     assert current["expires_at"] - current["created_at"] == 7 * 86_400
     for secret in (old, made["secret"]):
         assert admin.get("/api/v1/runs", headers=bearer(secret)).status_code == 200
+    used = eventually(
+        lambda: [token["last_used_at"] for token in admin.get(TOKENS).json() if token["name"] == "ci"], all
+    )
+    assert (replaced["last_used_at"], current["last_used_at"], min(used) >= began) == (None, None, True)
     again = admin.post(f"{TOKENS}/ci/rotate", json={"overlap_hours": 0}).json()["secret"]
     answered = [
         admin.get("/api/v1/runs", headers=bearer(secret)).status_code for secret in (old, made["secret"], again)
@@ -213,27 +168,3 @@ def test_a_rotated_token_works_beside_the_new_one_until_the_overlap_ends(admin: 
     assert answered == [200, 401, 200]
     assert admin.delete(f"{TOKENS}/ci").status_code == 204
     assert admin.get("/api/v1/runs", headers=bearer(old)).status_code == 401
-
-
-def test_the_last_use_is_shown(admin: httpx.Client) -> None:
-    reader = make_token(admin, "reader", Scope.READ)
-
-    def last_used_at() -> float | None:
-        [token] = [token for token in admin.get(TOKENS).json() if token["name"] == "reader"]
-        return token["last_used_at"]
-
-    assert last_used_at() is None
-    before = time.time()
-    admin.get("/api/v1/runs", headers=bearer(reader))
-    assert eventually(last_used_at) >= before
-
-
-def test_a_projects_admin_manages_tokens_of_its_project_only(admin: httpx.Client) -> None:
-    make_token(admin, "other", Scope.READ, project="code")
-    own = make_token(admin, "boss", Scope.ADMIN, project="math")
-    admin.headers.update(bearer(own))
-    assert [token["name"] for token in admin.get(TOKENS).json()] == ["boss"]
-    assert admin.delete(f"{TOKENS}/other").status_code == 404
-    assert admin.post(TOKENS, json={"name": "x", "scopes": ["read"]}).status_code == 403
-    assert admin.post(TOKENS, json={"name": "x", "scopes": ["read"], "project": "code"}).status_code == 403
-    assert admin.post(TOKENS, json={"name": "x", "scopes": ["read"], "project": "math"}).status_code == 201

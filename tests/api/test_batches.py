@@ -1,21 +1,24 @@
-"""A run's batches over HTTP: their sequences, the reasons for rejection, and quarantined parts."""
+"""A run's batches over HTTP: their sequences, what was rejected and why, quarantined parts, and what-ifs over them."""
 
 from __future__ import annotations
 
 import sqlite3
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
+from typing import Any
 
 import httpx
 import numpy as np
 import pytest
 
 from tests.fixtures.messages import ORIGIN, columns, report
-from tests.fixtures.running_service import OwnRun, Serve, own_run
+from tests.fixtures.running_service import OwnRun, own_run
 from tests.fixtures.service import ThreadedService
 from tests.fixtures.trainer import MATH, send, send_step, train
 from tests.fixtures.waiting import eventually
+from trmon.bootstrap.lifespan import MAX_WHAT_IFS
 from trmon_client.core import wire
-from trmon_client.core.policies.decision import decide
-from trmon_client.core.policies.policy import preset
+from trmon_client.core.policies.policy import Policy, preset
 
 
 def finish(run: OwnRun, *finished: wire.ChunkCount) -> None:
@@ -70,20 +73,10 @@ def test_values_that_json_lacks_are_null_or_strings(run: OwnRun) -> None:
     assert run.get("/batches/1/sequences?names=reward")["columns"]["reward"] == [None, "inf", "-inf"]
 
 
-def test_the_returned_decisions_equal_those_of_the_policy(two_chunks: OwnRun) -> None:
-    found = two_chunks.get("/batches/4/sequences")
-    content = columns(5, **{name: np.array(values, float) for name, values in found["columns"].items()})
-    assert len(found["decisions"]) == 4
-    for decision in found["decisions"]:
-        assert decision["accepted"] == decide(content, preset(decision["policy"])).accepted.tolist()
-
-
 RUN = "/api/v1/runs/math/grpo"
 
 
-@pytest.mark.parametrize("worker", ["thread", pytest.param("process", marks=pytest.mark.slow)])
-def test_a_damaged_report_is_shown_everywhere_and_the_run_continues(serve: Serve, worker: str) -> None:
-    service = serve(worker=worker)
+def test_a_damaged_report_is_shown_everywhere_and_the_run_continues(service: ThreadedService) -> None:
     with service.client() as client:
         train(client, steps=range(3), end=False)
         send(client, MATH, report(columns(2), step=3, world_size=2))
@@ -120,3 +113,119 @@ def damage_the_newest_report(service: ThreadedService) -> None:
     with sqlite3.connect(path) as connection:
         connection.execute("UPDATE report SET payload = x'c1' WHERE id = (SELECT max(id) FROM report)")
     connection.close()
+
+
+PAIR = "mismatch_or_primary"
+
+
+def test_every_step_has_the_rejected_fraction_by_reason(run: OwnRun) -> None:
+    run.train(steps=range(2), end=False)
+    bad = columns(
+        4,
+        mismatch_sum_k3=np.array([9.0, 0, 0, 0]),
+        mismatch_max_k3=np.array([9, 0, 0, 0], "<f4"),
+        n_invalid=[0, 2, 0, 0],
+    )
+    send_step(run.client, run.key, step=2, content=bad)
+    run.send(wire.Finish(**ORIGIN, sequence=1, finished=[wire.ChunkCount(2, None, 1)]))
+    found = eventually(lambda: run.get("/reasons"), lambda found: len(found["steps"]) == 3)
+    assert (found["steps"], found["mask_rate"]) == ([0, 1, 2], [0.0, 0.0, 0.5])
+    assert found["reasons"] == {"invalid_logprobs": [0.0, 0.0, 0.25], "mean_k3": [0.0, 0.0, 0.25]}
+
+
+def test_a_criterion_and_steps_are_selected(run: OwnRun) -> None:
+    run.train(steps=range(6))
+    found = run.get("/distribution?statistic=mean_k3&from=2&to=3")
+    assert found["chosen"] == {"statistic": "mean_k3", "pair": PAIR, "where": "kl_not_exact", "n_rejected": 0}
+    assert (found["steps"], found["upper"]) == ([2, 3], [0.02, 0.02])
+    assert {criterion["statistic"] for criterion in found["criteria"]} == {"max_binary_kl", "max_abs_d", "mean_k3"}
+    assert run.get("/distribution?points=2")["steps"] == run.get("/reasons?points=2")["steps"] == [2, 5]
+
+
+def test_the_bound_of_a_step_is_the_one_active_at_the_step(run: OwnRun) -> None:
+    loose = Policy.parse(
+        {"name": "loose", "criteria": [{"statistic": "mean_k3", "pair": PAIR, "upper": 0.5, "where": "kl_not_exact"}]}
+    )
+    run.send(wire.Start(**ORIGIN), report(step=0, policy=preset("trm_auto").hash))
+    assert run.ask("PUT", "/policy", {"policy": loose.spec()}).status_code == 200
+    run.send(report(step=1, policy=loose.hash))
+    run.send(wire.Finish(**ORIGIN, sequence=1, finished=[wire.ChunkCount(step, None, 1) for step in (0, 1)]))
+    found = eventually(
+        lambda: run.get("/distribution?statistic=mean_k3"), lambda found: len(found.get("steps", ())) == 2
+    )
+    assert found["upper"] == [0.02, 0.5]
+
+
+def test_a_run_without_steps_has_neither(run: OwnRun) -> None:
+    run.train(steps=(), end=False)
+    assert run.get("/reasons") == {"steps": [], "mask_rate": [], "reasons": {}}
+    found = run.get("/distribution")
+    assert (found["chosen"], found["steps"], found["criteria"]) == (None, [], [])
+
+
+WHATIF = "/api/v1/runs/math/grpo/whatif"
+LOOSE = {"name": "loose", "criteria": [{"statistic": "mean_k3", "pair": "primary", "upper": 1e9}]}
+TIGHT = {"name": "tight", "criteria": [{"statistic": "mean_k3", "pair": "primary", "upper": 0.0}]}
+
+
+def ask(run: OwnRun, policy: object, **question: Any) -> dict[str, Any]:
+    answer = run.ask("POST", "/whatif", {"policy": policy, **question})
+    assert answer.status_code == 200, answer.text
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+def test_a_policy_is_tried_over_the_stored_steps_of_a_range_and_changes_nothing(run: OwnRun) -> None:
+    run.train(steps=range(5))
+    before = run.get("/policy/history")
+    loose, tight = ask(run, LOOSE), ask(run, TIGHT)
+    assert loose["range"] == {"first_step": 0, "last_step": 4, "n_steps": 5, "n_steps_without_reports": 0}
+    assert loose["total"] == {"n_sequences": 20, "mask_rate": 0.0}
+    assert tight["total"] == {"n_sequences": 20, "mask_rate": 1.0}
+    assert tight["reasons"] == {"mean_k3": 20}
+    assert tight["then"] == loose["then"]
+    assert ask(run, LOOSE, from_step=1, to_step=3)["range"]["n_steps"] == 3
+    newest = ask(run, LOOSE, max_steps=2)["range"]
+    assert (newest["first_step"], newest["last_step"]) == (3, 4)
+    assert ask(run, LOOSE, from_step=99) == ask(run, LOOSE, from_step=99, to_step=99)
+    assert run.get("/policy/history") == before
+
+
+def test_sequences_of_a_step_count_once(run: OwnRun) -> None:
+    updates = [report(columns(4, seed=i), step=0, update=i) for i in range(3)]
+    run.send(*updates, wire.Finish(**ORIGIN, sequence=1, finished=[wire.ChunkCount(0, i, 1) for i in range(3)]))
+    eventually(lambda: run.get()["state"], lambda state: state == "finished")
+    assert ask(run, LOOSE)["total"]["n_sequences"] == 4
+
+
+def test_pruned_steps_are_counted_as_missing(service: ThreadedService, client: httpx.Client) -> None:
+    train(client, MATH)
+    store = service.app.state.components.store
+    store.retention.prune(now=1e12, max_age_seconds=1.0, max_bytes_per_run=1 << 40, max_bytes=1 << 40)
+    found = ask(OwnRun(client, MATH), LOOSE)
+    assert found["range"] == {"first_step": None, "last_step": None, "n_steps": 0, "n_steps_without_reports": 3}
+    assert found["total"] == {"n_sequences": 0, "mask_rate": None}
+
+
+def test_many_what_ifs_leave_threads_for_other_requests(
+    service: ThreadedService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with service.client(limits=httpx.Limits(max_connections=None)) as client, ThreadPoolExecutor(60) as askers:
+        train(client, MATH, steps=range(1))
+        batches, go_on = service.app.state.components.store.batches, Event()
+        gauge_keys, entered = batches.gauge_keys, list[object]()
+
+        def waiting(*args: Any, **options: Any) -> Any:
+            entered.append(args)
+            go_on.wait(60)
+            return gauge_keys(*args, **options)
+
+        monkeypatch.setattr(batches, "gauge_keys", waiting)
+        asked = [askers.submit(client.post, WHATIF, json={"policy": LOOSE}) for _ in range(60)]
+        try:
+            eventually(lambda: len(entered) >= MAX_WHAT_IFS)
+            assert client.get("/api/v1/runs").status_code == 200
+            assert len(entered) == MAX_WHAT_IFS
+        finally:
+            go_on.set()
+        assert {answer.result().status_code for answer in asked} == {200}

@@ -1,20 +1,21 @@
-"""The fleet over HTTP: every run with its verdict, alerts and recent course."""
+"""The fleet over HTTP: every run with its verdict, alerts and recent course; a run beside its healthy sibling."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from tests.fixtures.running_service import OwnRun, Serve, bearer, make_token
+from tests.fixtures.running_service import ILL, WELL, OwnRun, RecordedRuns, Serve, bearer, make_token
 from tests.fixtures.trainer import MATH, corrupt, finish, send_step, train
 from tests.fixtures.waiting import eventually
 from trmon.domain.access import EVERYTHING, Scope
 from trmon.domain.findings.verdict import Word
 from trmon.domain.identity import RunKey
 
-ILL = RunKey("math", "ill")
+SICK = RunKey("math", "ill")
 CODE = RunKey("code", "ppo")
 
 
@@ -89,7 +90,7 @@ def test_the_lines_follow_the_judge_and_include_the_last_step_at_its_end(run: Ow
 
 
 def test_the_fleet_is_paginated_and_limited_to_a_tokens_project(admin: httpx.Client) -> None:
-    for key in (MATH, ILL, CODE):
+    for key in (MATH, SICK, CODE):
         train(admin, key)
     first = admin.get("/api/v1/fleet", params={"limit": 2}).json()
     second = admin.get("/api/v1/fleet", params={"limit": 2, "after": first["next"]}).json()
@@ -103,16 +104,29 @@ def test_after_a_restart_the_first_answer_is_the_last_one_before(serve: Serve) -
     service = serve(worker="process")
     with service.client() as client:
         train(client, MATH)
-        corrupt(client, ILL)
+        corrupt(client, SICK)
         before = fleet(client)
     service.restart()
     components = service.app.state.components
     runs = components.store.runs.list(access=EVERYTHING).items
     outlooks = components.store.run_snapshots.outlooks([run.id for run in runs])
     words = {run.key: known.word for run in runs if (known := outlooks[run.id].judgement) is not None}
-    assert words == {MATH: Word.OUTSIDE, ILL: Word.FINDING}
+    assert words == {MATH: Word.OUTSIDE, SICK: Word.FINDING}
     with service.client() as client:
         for was, now in zip(before, fleet(client), strict=True):
             assert now["verdict"] == was["verdict"]
             shown = ("judged_step", "reward", "kl", "mask_rate", "expected_step_seconds")
             assert {name: now[name] for name in shown} == {name: was[name] for name in shown}
+
+
+def test_a_single_run_is_compared_with_its_healthy_sibling(recorded: RecordedRuns, tmp_path: Path) -> None:
+    service = recorded.serve(recorded.finished, tmp_path / "data")
+    try:
+        with service.client() as client:
+            found = client.get("/api/v1/compare", params={"runs": str(ILL.key)}).json()
+            refused = client.get("/api/v1/compare", params={"runs": str(WELL.key)})
+    finally:
+        service.stop()
+    assert (found["proposed"], [run["fleet"]["run"] for run in found["runs"]]) == (True, [ILL.name, WELL.name])
+    assert [run["fleet"]["verdict"]["kind"] for run in found["runs"]] == ["finished", "finished"]
+    assert refused.status_code == 404, "an ill run is no sibling"

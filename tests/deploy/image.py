@@ -1,4 +1,4 @@
-"""Performs the steps of the Dockerfile without a container engine, in a folder in place of the root."""
+"""Performs the steps of the Dockerfile without a container engine, in a folder in place of the root; reads compose."""
 
 from __future__ import annotations
 
@@ -11,6 +11,10 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import yaml
+from click.testing import CliRunner
 
 ROOT = Path(__file__).parents[2]
 DOCKERFILE = ROOT / "deploy" / "Dockerfile"
@@ -160,3 +164,18 @@ class Container:
         is_ours = self.venv == Path(sys.prefix)
         python_path = {"PYTHONPATH": os.environ["PYTHONPATH"]} if is_ours and "PYTHONPATH" in os.environ else {}
         return {**own, **python_path, "PATH": path, "HOME": str(self.root), **given}
+
+
+Json = dict[str, Any]
+
+FILE = ROOT / "deploy" / "compose.yaml"
+COMPOSE: Json = yaml.safe_load(FILE.read_text())
+SERVICES: dict[str, Json] = COMPOSE["services"]
+
+
+def assert_of_schema(schema: str, *files: Path) -> None:
+    """Check files against a schema that check-jsonschema brings."""
+    from check_jsonschema import main
+
+    checked = CliRunner().invoke(main, ["--builtin-schema", schema, *map(str, files)])
+    assert checked.exit_code == 0, checked.output

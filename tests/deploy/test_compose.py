@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 import yaml
 
-from tests.deploy.compose import COMPOSE, FILE, SERVICES, Json
 from tests.deploy.confined import directives
-from tests.deploy.image import ROOT, Image
+from tests.deploy.image import COMPOSE, FILE, ROOT, SERVICES, Image, Json, assert_of_schema
 from trmon.config.settings import Settings, unknown_variables
 
 OURS = {name: service for name, service in SERVICES.items() if service["image"].startswith("trmon:")}
@@ -33,9 +30,7 @@ def known_commands() -> set[str]:
 
 
 def test_both_files_match_the_compose_schema() -> None:
-    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec"]
-    done = subprocess.run([*command, FILE, SECRETS_FILE], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout
+    assert_of_schema("vendor.compose-spec", FILE, SECRETS_FILE)
 
 
 def test_both_profiles_have_metrics_alerts_and_dashboards() -> None:

@@ -7,14 +7,16 @@ import re
 import signal
 import stat
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
 
-from tests.deploy.compose import COMPOSE
-from tests.deploy.image import DOCKERFILE, ROOT, Container, Image
+from tests.deploy.image import COMPOSE, DOCKERFILE, ROOT, SERVICES, Container, Image
 from tests.fixtures.ports import free_port
+from tests.fixtures.postgres import Postgres
 from trmon.config.settings import Settings
 
 pytestmark = pytest.mark.timeout(500)
@@ -129,3 +131,38 @@ def test_the_build_context_contains_exactly_the_copied_files() -> None:
     assert all((ROOT / name).exists() for name in copied)
     for script in ("install.sh", "entrypoint.sh"):
         assert os.access(ROOT / "deploy" / script, os.X_OK)
+
+
+HBA = "host all all 127.0.0.1/32 scram-sha-256\n"
+
+
+@pytest.fixture
+def server() -> Iterator[Postgres]:
+    """A server owned by the test, so that it may set passwords."""
+    with Postgres() as server:
+        yield server
+
+
+@pytest.mark.server("postgres")
+def test_a_token_is_created_with_the_generated_password(server: Postgres, container: Container) -> None:
+    container.keep_tokens("trainer", "metrics")
+    assert container.run("secrets").returncode == 0
+    folder = container.within("/run/trmon/postgres")
+    place = urlsplit(server.database())
+    server.execute(f"ALTER ROLE trmon PASSWORD '{(folder / 'password').read_text().strip()}'")
+    server.only(HBA)
+
+    url = SERVICES["tokens"]["environment"]["TRMON_DATABASE_URL"]
+    here = url.replace("postgres:5432/trmon", f"127.0.0.1:{place.port}{place.path}").replace(
+        "/run/trmon/postgres", str(folder)
+    )
+    refused = container.run("tokens", TRMON_DATABASE_URL=here)
+    assert refused.returncode != 0, "the password file is of another host: the server must ask for a password"
+    passfile = folder / "pgpass"
+    passfile.write_text(passfile.read_text().replace("postgres:5432:trmon:", f"127.0.0.1:{place.port}:*:"))
+
+    made = container.run("tokens", TRMON_DATABASE_URL=here)
+    assert made.returncode == 0, made.stderr
+    listed = container.run("token", "list", TRMON_DATABASE_URL=here).stdout
+    assert "admin" in listed
+    assert not container.within("/var/lib/trmon/trmon.sqlite").exists()

@@ -13,7 +13,7 @@ import httpx
 import pytest
 from msgspec import structs
 
-from tests.fixtures.alertmanager import active, alertmanager
+from tests.fixtures.prometheus import active, alertmanager
 from tests.fixtures.waiting import eventually
 from tests.notify.posting import notification
 from trmon.config.settings import Settings

@@ -1,4 +1,4 @@
-"""The dispatcher over a real outbox: it retries, gives up, mutes, repeats, and isolates receivers."""
+"""The dispatcher over a real outbox: it retries, gives up, mutes, repeats, isolates receivers, keeps to its slots."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import replace
 from typing import Any
 from unittest.mock import Mock
@@ -26,7 +27,7 @@ from trmon.domain.errors import NotReady
 from trmon.domain.ownership import Fences, Ownership
 from trmon.domain.runs.run import RunState
 from trmon.domain.severity import Severity
-from trmon.notify.dispatcher import MAX_DUE, DeliveryPolicy, Dispatcher
+from trmon.notify.dispatcher import MAX_DUE, THREADS_PER_RECEIVER, DeliveryPolicy, Dispatcher
 from trmon.notify.receiver import DeliveryOutcome, DeliveryResult, Receiver
 from trmon.store import Store
 from trmon.store.schema import tables
@@ -333,3 +334,75 @@ def test_a_notification_that_cannot_be_decoded_is_dead_and_the_others_are_delive
     start({"webhook": receiver})
     wait_for_states(store, dead=1, delivered=1)
     assert receiver.keys == ["whole"]
+
+
+class Owner(Ownership):
+    """Owns the given slots."""
+
+    def __init__(self, fences: Fences) -> None:
+        self.held = fences
+
+    def fences(self) -> Fences:
+        return self.held
+
+
+@pytest.fixture
+def fleets_store(postgres_url: str) -> Iterator[Store]:
+    with closing(Store.open(postgres_url)) as store:
+        yield store
+
+
+def start_owned(store: Store, receiver: Receiver, *, owner: Owner) -> tuple[Dispatcher, list[str]]:
+    """Start a dispatcher of a fleet; return it and what it counts."""
+    policy = DeliveryPolicy(
+        routes=Routes(receivers=("webhook",)),
+        retry=RetryPolicy(max_attempts=3, backoff_seconds=60.0),
+        remind_seconds=60.0,
+    )
+    outcomes: list[str] = []
+    dispatcher = Dispatcher(store.outbox, {"webhook": receiver}, ownership=owner, policy=policy, count=outcomes.append)
+    dispatcher.start()
+    return dispatcher, outcomes
+
+
+@pytest.mark.server("postgres")
+def test_a_process_that_does_not_know_yet_that_it_has_lost_its_slot_sends_nothing(fleets_store: Store) -> None:
+    one, two = fleets_store.leases("one"), fleets_store.leases("two")
+    fences, receiver = dict(one.renew().fences), ScriptedReceiver(DELIVERED)
+    one.release(fences)
+    two.renew()
+    put(fleets_store, "0")
+    dispatcher, outcomes = start_owned(fleets_store, receiver, owner=Owner(fences))
+    eventually(lambda: "error" in outcomes)
+    dispatcher.close()
+    assert (receiver.keys, delivery_states(fleets_store)["due"]) == ([], 1)
+
+
+@pytest.mark.server("postgres")
+def test_a_process_that_has_lost_its_slot_after_sending_records_nothing(fleets_store: Store) -> None:
+    one, two = fleets_store.leases("one"), fleets_store.leases("two")
+    fences, hold = dict(one.renew().fences), threading.Event()
+    put(fleets_store, "0")
+    receiver = ScriptedReceiver(DELIVERED, hold=hold)
+    dispatcher, outcomes = start_owned(fleets_store, receiver, owner=Owner(fences))
+    eventually(lambda: len(receiver.keys) == 1)
+    one.release(fences)
+    two.renew()
+    hold.set()
+    eventually(lambda: "error" in outcomes)
+    dispatcher.close()
+    assert (len(receiver.keys), delivery_states(fleets_store)["due"]) == (1, 1)
+
+
+@pytest.mark.server("postgres")
+def test_a_delivery_whose_slot_is_lost_while_it_waits_is_left_to_the_new_owner(fleets_store: Store) -> None:
+    owner, hold = Owner(dict(fleets_store.leases("one").renew().fences)), threading.Event()
+    receiver = ScriptedReceiver(DELIVERED, hold=hold)
+    put(fleets_store, *map(str, range(3 * THREADS_PER_RECEIVER)))
+    dispatcher, _ = start_owned(fleets_store, receiver, owner=owner)
+    eventually(lambda: len(receiver.keys) == THREADS_PER_RECEIVER)
+    owner.held = {}
+    hold.set()
+    eventually(lambda: delivery_states(fleets_store)["delivered"] == THREADS_PER_RECEIVER)
+    dispatcher.close()
+    assert len(receiver.keys) == THREADS_PER_RECEIVER

@@ -20,7 +20,9 @@ from trmon.api.http.connections import MAX_HEAD_BYTES, CoalescingTransport, Limi
 
 GET = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n"
 POST = b"POST /api/v1/tokens HTTP/1.1\r\nhost: localhost\r\n"
+STREAM = b"GET /api/v1/events HTTP/1.1\r\nhost: localhost\r\n\r\n"
 OK = b"HTTP/1.1 200 OK\r\n"
+READY = b'{"status":"ok"}'
 TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\n"
 TIMEOUT = b"HTTP/1.1 408 Request Timeout\r\n"
 TOO_MANY = b"HTTP/1.1 503 Service Unavailable\r\n"
@@ -79,10 +81,10 @@ def received_within(line: socket.socket, *, seconds: float) -> tuple[bytes, bool
     return received, False
 
 
-def answer_of(line: socket.socket) -> bytes:
-    """Return the start of the next answer, and leave the connection open."""
+def received_until(line: socket.socket, end: bytes, *, n: int = 1) -> bytes:
+    """Return what arrives up to n times a text, and leave the connection open."""
     received = b""
-    while not received.endswith(b'{"status":"ok"}'):
+    while received.count(end) < n:
         piece = line.recv(1 << 16)
         assert piece, received
         received += piece
@@ -98,14 +100,14 @@ def test_headers_up_to_the_limit_are_accepted(shared_service: ThreadedService, c
     line = connect(shared_service)
     for _ in range(2):
         line.sendall(GET + header(MAX_HEAD_BYTES - len(GET) - 2) + b"\r\n")
-        assert answer_of(line).startswith(OK)
+        assert received_until(line, READY).startswith(OK)
 
 
 def send_first(line: socket.socket, before: bytes) -> None:
     """Send a request, if there is one, and expect its response."""
     if before:
         line.sendall(before)
-        assert answer_of(line).startswith(OK)
+        assert received_until(line, READY).startswith(OK)
 
 
 @pytest.mark.parametrize(
@@ -146,10 +148,8 @@ def test_large_headers_do_not_appear_within_the_answer_before_them(
     shared_service: ThreadedService, connect: Connect
 ) -> None:
     line = connect(shared_service)
-    line.sendall(b"GET /api/v1/events HTTP/1.1\r\nhost: localhost\r\n\r\n")
-    received = b""
-    while b"retry: " not in received:
-        received += line.recv(1 << 16)
+    line.sendall(STREAM)
+    received_until(line, b"retry: ")
     line.sendall(GET + header(2 * MAX_HEAD_BYTES))
     assert TOO_LARGE not in all_of(line)
 
@@ -160,11 +160,7 @@ def test_pipelined_requests_longer_than_the_limit_in_all_are_answered(
     line = connect(shared_service)
     n_requests = 5
     line.sendall((GET + header(MAX_HEAD_BYTES // 2) + b"\r\n") * n_requests)
-    received = b""
-    while received.count(OK) < n_requests:
-        piece = line.recv(1 << 16)
-        assert piece, received
-        received += piece
+    received_until(line, OK, n=n_requests)
 
 
 @pytest.mark.parametrize(
@@ -274,20 +270,14 @@ def test_a_body_that_stops_after_an_early_answer_ends_the_connection_without_a_s
     assert received.count(b"HTTP/1.1") == 1
 
 
-def test_an_event_stream_lasts_longer_than_the_limits(hasty: ThreadedService, connect: Connect) -> None:
+@pytest.mark.parametrize("after", [b"", GET], ids=["alone", "before a part of the next request"])
+def test_an_event_stream_lasts_longer_than_the_limits(hasty: ThreadedService, connect: Connect, after: bytes) -> None:
+    """A second request, of which a part has come, waits until the first is answered."""
     line = connect(hasty)
-    line.sendall(b"GET /api/v1/events HTTP/1.1\r\nhost: localhost\r\n\r\n")
+    line.sendall(STREAM + after)
     received, is_open = received_within(line, seconds=5 * HastyProtocol.max_wait_seconds)
     assert is_open
     assert b"retry: " in received
-
-
-def test_a_client_that_waits_for_a_slow_answer_is_not_refused(hasty: ThreadedService, connect: Connect) -> None:
-    """The second request, of which a part has come, waits until the first is answered."""
-    line = connect(hasty)
-    line.sendall(b"GET /api/v1/events HTTP/1.1\r\nhost: localhost\r\n\r\n" + GET)
-    received, is_open = received_within(line, seconds=5 * HastyProtocol.max_wait_seconds)
-    assert is_open
     assert TIMEOUT not in received
 
 
@@ -324,7 +314,7 @@ def test_slow_clients_make_room_for_each_other_and_not_one_is_in_the_way_of_anot
     for _ in range(2 * MOST):
         line = connect(crowded)
         line.sendall(GET + b"\r\n")
-        assert answer_of(line).startswith(OK)
+        assert received_until(line, READY).startswith(OK)
     assert all_of(slow[0]).startswith(TOO_MANY)
 
 
@@ -427,11 +417,8 @@ def test_a_response_is_one_packet_and_the_connection_stays_open(
 
 def test_an_endless_response_is_sent_without_delay(shared_service: ThreadedService, connect: Connect) -> None:
     line = connect(shared_service)
-    line.sendall(b"GET /api/v1/events HTTP/1.1\r\nhost: localhost\r\n\r\n")
-    answer = b""
-    while b"retry: " not in answer:
-        answer += line.recv(1 << 16)
-    head, _, body = answer.partition(b"\r\n\r\n")
+    line.sendall(STREAM)
+    head, _, body = received_until(line, b"retry: ").partition(b"\r\n\r\n")
     assert head.startswith(OK)
     assert b"transfer-encoding: chunked" in head
     assert body.endswith(b"\n\n\r\n")

@@ -1,4 +1,4 @@
-"""Errors are problem details with a matching status and without internals."""
+"""Errors are problem details with a matching status and without internals; HEAD answers as GET, without the body."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ from http import HTTPStatus
 
 import httpx
 import pytest
+from fastapi.routing import APIRoute
 
 from tests.fixtures.service import ThreadedService
 from tests.fixtures.trainer import train
 from trmon.api.http.problems import STATUSES, status_of
+from trmon.bootstrap.app import ROUTERS
 from trmon.domain import errors
 
 RUN = "/api/v1/runs/math/grpo"
@@ -84,3 +86,38 @@ def test_a_subclass_without_a_status_inherits_its_bases() -> None:
         """An internal error class."""
 
     assert [status_of(Moved), status_of(Broken)] == [STATUSES[errors.NotFound], STATUSES[errors.TrmonError]]
+
+
+PATHS = sorted(
+    route.path
+    for router in ROUTERS
+    for route in router.routes
+    if isinstance(route, APIRoute) and "GET" in route.methods
+)
+STREAM = "/api/v1/events"
+
+
+@pytest.mark.parametrize("path", [path for path in PATHS if path != STREAM])
+def test_head_answers_as_get_without_the_body(shared: httpx.Client, path: str) -> None:
+    path = path.replace("{path:path}", "app.js").replace("{", "").replace("}", "")
+    got, head = shared.get(path), shared.head(path)
+    assert got.content
+    assert head.content == b""
+    assert head.status_code == got.status_code
+    changing = {"date", "content-length"} if path == "/metrics" else {"date"}
+    assert {k: v for k, v in head.headers.items() if k not in changing} == {
+        k: v for k, v in got.headers.items() if k not in changing
+    }
+
+
+def test_head_of_the_event_stream_ends(shared: httpx.Client) -> None:
+    answer = shared.head(STREAM)
+    assert answer.status_code == 200
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    assert shared.head("/healthz").status_code == 200
+
+
+def test_head_is_refused_where_get_is(shared: httpx.Client) -> None:
+    answer = shared.head("/api/v1/reports")
+    assert (answer.status_code, answer.headers["allow"]) == (405, "POST")
+    assert shared.post("/healthz").headers["allow"] == "GET, HEAD"

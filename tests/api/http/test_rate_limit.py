@@ -131,13 +131,6 @@ def let_through(limit: RateLimit, *, caller: str) -> int:
     return BURST + 1
 
 
-def test_replicas_share_one_bucket_per_caller(replica: Replica) -> None:
-    one, other = replica(), replica()
-    assert taken(one, BURST - 1) == BURST - 1
-    assert let_through(other, caller="ana") < BURST
-    assert taken(one, 3, caller="bob") == 3
-
-
 def test_during_a_redis_outage_each_replica_limits_on_its_own(
     server: Redis, replica: Replica, failures: Counter[str]
 ) -> None:
