@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Iterator
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from datetime import datetime
 from pathlib import Path
+from types import MappingProxyType
 
 import httpx
 import pytest
@@ -15,7 +19,6 @@ from tests.fixtures.command import run_here
 from tests.fixtures.fleet import WorkerProcess
 from tests.fixtures.postgres import Postgres
 from tests.fixtures.service import ServiceProcess
-from tests.fixtures.steady_trainer import PROJECT, REQUEST_SECONDS, SteadyTrainer, closed_steps
 from tests.fixtures.waiting import eventually
 from trmon.store.maintenance.restore import SKIPPED_IDS
 
@@ -137,3 +140,67 @@ def query(fleet: RestorableFleet, statement: str) -> list[tuple[int, ...]]:
     """Return the rows of a query of trmon's database."""
     said = fleet.postgres.shell(f'psql "{fleet.url}" --tuples-only --no-align --command "{statement}"')
     return [tuple(int(value) for value in line.split("|")) for line in said.split()]
+
+
+PROJECT = "trainers"
+STOP_SECONDS = 120.0
+REQUEST_SECONDS = 30.0
+_SCRIPT = """
+import itertools, sys, threading
+import numpy as np
+import trmon_client as trmon
+
+done = threading.Event()
+threading.Thread(target=lambda: (sys.stdin.read(), done.set()), daemon=True).start()
+monitor = trmon.init(project=sys.argv[4], run=sys.argv[2], url=sys.argv[1], spool_dir=sys.argv[3], config={"lr": 1e-6})
+for step in itertools.count():
+    mu = np.random.default_rng(step).normal(-1.0, 0.1, (4, 6))
+    monitor.log_batch(step=step, rollout_logprobs=mu, logprobs=mu - 1e-3, mask=np.ones((4, 6)))
+    if done.wait(0.2):
+        break
+monitor.close(timeout=None)
+print(step + 1)
+"""
+
+
+def closed_steps(url: str, run: str) -> list[int]:
+    """Return the steps of a run's closed batches, in order; none for an unknown run."""
+    found: list[int] = []
+    after: dict[str, str] | None = {}
+    while after is not None:
+        path = f"{url}/api/v1/runs/{PROJECT}/{run}/batches"
+        answer = httpx.get(path, params={"limit": 200, **after}, timeout=REQUEST_SECONDS)
+        if answer.status_code == 404:
+            return []
+        page = answer.raise_for_status().json()
+        found += [batch["step"] for batch in page["items"]]
+        after = {"after": page["next"]} if page["next"] else None
+    return sorted(found)
+
+
+class SteadyTrainer:
+    """A run of PROJECT that logs five steps a second. Args: environment: variables for other code of the client."""
+
+    def __init__(
+        self, url: str, run: str, *, spool: Path, environment: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
+        self.run = run
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", _SCRIPT, url, run, str(spool), PROJECT],
+            env={**os.environ, **environment},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def stop(self) -> int:
+        """End the run and return the number of steps that it has logged."""
+        said, _ = self._process.communicate(timeout=STOP_SECONDS)
+        assert self._process.returncode == 0
+        return int(said)
+
+    def abandon(self) -> None:
+        """Kill the process, if it still runs, and close its pipes."""
+        if self._process.poll() is None:
+            self._process.kill()
+            self._process.communicate()

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.bench_alerts_under_kills import alerts_under_kills
 from benchmarks.load.soak import SoakPlan, SoakResult, soak, variables_for
 from benchmarks.load.soak_targets import embedded_target, fleet_target
 from benchmarks.load.workload import Workload
@@ -47,3 +48,9 @@ def assert_clean(result: SoakResult) -> None:
     assert result.alerts.is_clean, result.alerts
     assert result.is_clean, result.trials
     assert result.alerts.n_events, "no alert fired, so none could be repeated"
+
+
+@pytest.mark.timeout(600)
+def test_no_alert_is_missing_or_gets_another_key(tmp_path: Path) -> None:
+    found = alerts_under_kills(tmp_path, n_kills=2, n_runs=3, seed=1, seconds=400.0)
+    assert (found.n_missing, found.n_other_key) == (0, 0), found

@@ -149,7 +149,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
 
 
 @pytest.mark.filterwarnings("ignore:Generating overly large repr")
-@settings(max_examples=20, phases=[Phase.generate])
+@settings(max_examples=8, phases=[Phase.generate])
 @given(damaged())
 def test_an_archive_is_refused_or_its_runs_can_be_used(store: Store, damage: DamagedFile) -> None:
     project = f"p{next(PROJECTS)}"

@@ -36,7 +36,7 @@ VALUES = st.one_of(TEXT, URLS, JSON, st.integers().map(str), st.floats().map(str
 SECRET_VALUES = st.builds("{}{}{}".format, URLS | TEXT, st.just(SECRET), TEXT)
 
 
-@settings(max_examples=80)
+@settings(max_examples=30)
 @given(
     st.dictionaries(st.sampled_from(PLAIN), VALUES, max_size=4),
     st.dictionaries(st.sampled_from(SECRETS), SECRET_VALUES, max_size=3),
@@ -58,7 +58,7 @@ def test_a_service_is_set_up_or_told_what_is_wrong(plain: dict[str, str], secret
     assert SECRET not in " ".join(told)
 
 
-@settings(max_examples=80)
+@settings(max_examples=30)
 @given(
     st.dictionaries(st.sampled_from(CLIENT_SETTINGS), VALUES | st.sampled_from(["math", "1", "-1"]), max_size=6),
     st.dictionaries(st.sampled_from(["url", "token"]), SECRET_VALUES, max_size=2),
@@ -96,7 +96,7 @@ TEXTS = st.one_of(
 )
 
 
-@settings(max_examples=80)
+@settings(max_examples=30)
 @given(TEXTS)
 def test_rules_are_refused_or_judge_a_run(text: str) -> None:
     try:

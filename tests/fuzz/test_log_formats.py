@@ -183,7 +183,7 @@ def check_import(file: Path) -> None:
         assert wire.decode(wire.encode(message))
 
 
-@settings(max_examples=100)
+@settings(max_examples=40)
 @given(LOGS, FILE_NAMES)
 def test_a_log_is_refused_or_reported_on_and_imported(data: bytes, name: str) -> None:
     with TemporaryDirectory() as folder:
@@ -202,7 +202,7 @@ def test_a_log_is_refused_or_reported_on_and_imported(data: bytes, name: str) ->
     assert printed.getvalue()
 
 
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(TRACKER_FILES)
 def test_a_file_of_a_tracker_is_refused_or_imported(data: bytes) -> None:
     with TemporaryDirectory() as folder:
@@ -211,7 +211,7 @@ def test_a_file_of_a_tracker_is_refused_or_imported(data: bytes) -> None:
         check_import(file)
 
 
-@settings(max_examples=20)
+@settings(max_examples=8)
 @given(METRIC_FILES)
 def test_a_folder_of_mlflow_is_refused_or_imported(metrics: dict[str, bytes]) -> None:
     with TemporaryDirectory() as folder:
@@ -258,16 +258,19 @@ def compare(name: str, content: bytes) -> None:
             preflight(file.rollout(), file.trainer())
 
 
+@settings(max_examples=30)
 @given(TOKEN_ROWS)
 def test_lines_are_refused_or_compared(rows: list[Any]) -> None:
     compare("a.jsonl", "\n".join(map(json.dumps, rows)).encode())
 
 
+@settings(max_examples=30)
 @given(edited(st.just(archive())))
 def test_an_archive_is_refused_or_compared(content: bytes) -> None:
     compare("a.npz", content)
 
 
+@settings(max_examples=30)
 @given(edited_document(st.just(INDEX), leaves=PLAIN_VALUES), edited(st.just(archive())) | st.just(archive()))
 def test_a_recording_is_refused_or_replayed(index: Any, content: bytes) -> None:
     with TemporaryDirectory() as folder:

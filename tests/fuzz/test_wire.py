@@ -90,7 +90,7 @@ def _packs(value: Any) -> bool:
     return True
 
 
-@settings(max_examples=120)
+@settings(max_examples=50)
 @given(bodies())
 def test_a_damaged_message_is_refused_or_can_be_stored_and_judged(body: tuple[bytes, str]) -> None:
     data, media_type = body
@@ -148,7 +148,7 @@ def _readable(prepared: PreparedMessage) -> wire.Message:
     return prepared.message
 
 
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(st.binary(max_size=64) | edited(st.sampled_from([wire.encode(message) for message in VALID])), MEDIA_TYPES)
 @example(b"", wire.MSGPACK)
 @example(b"\xdf\xff\xff\xff\xff", wire.MSGPACK)
@@ -170,7 +170,7 @@ ANSWERS = [
 ]
 
 
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(st.binary(max_size=64) | edited(st.sampled_from(ANSWERS)))
 def test_no_answer_breaks_the_client(body: bytes) -> None:
     for decode in (wire.decode_ack, wire.decode_acks):
@@ -182,7 +182,7 @@ SEGMENT = HEADER + b"".join(map(encode_record, MESSAGES))
 SEGMENTS = st.binary(max_size=64) | st.binary(max_size=64).map(lambda tail: HEADER + tail) | edited(st.just(SEGMENT))
 
 
-@settings(max_examples=80)
+@settings(max_examples=30)
 @given(st.dictionaries(st.sampled_from(["00000000.seg", "00000001.seg", "7.seg", "x.seg", "lock"]), SEGMENTS))
 def test_a_dead_processs_files_are_read_or_counted(files: dict[str, bytes]) -> None:
     with TemporaryDirectory() as folder:
@@ -211,7 +211,7 @@ def scanned(data: bytes) -> SegmentScan:
         return SegmentScan([], n_damaged=1)
 
 
-@settings(max_examples=80)
+@settings(max_examples=30)
 @given(edited(st.just(SEGMENT)))
 def test_damage_never_makes_a_message(data: bytes) -> None:
     assert set(scanned(data).messages) <= set(MESSAGES)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
@@ -13,6 +13,7 @@ from tests.guards.golden_files import lines
 from tests.guards.recorded_service import CRASHED, DRIFTING, ENFORCED, HEALTHY, SCALARS
 
 STANDARDS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
+THEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 VIEWS = {
     "fleet": "/",
     "alerts": "/alerts",
@@ -32,23 +33,23 @@ def views(url: str, pictures: Path | None = None) -> dict[str, Any]:
     found: dict[str, Any] = {}
     with browser.chromium() as chromium:
         for name, path in VIEWS.items():
-            for theme in ("light", "dark"):
-                tab = browser.visit(chromium, url, theme=theme)
-                page = tab.go(path)
-                if "/runs/" in path or "/compare" in path:
-                    expect(page.locator("main .bone")).to_have_count(0, timeout=30_000)
+            tab = browser.visit(chromium, url)
+            page = tab.go(path)
+            if "/runs/" in path or "/compare" in path:
+                expect(page.locator("main .bone")).to_have_count(0, timeout=30_000)
+            headings = page.locator("h1:visible, h2:visible, h3:visible").all_inner_texts()
+            found[name] = {"headings": lines("\n".join(headings))}
+            for theme in THEMES:
+                page.emulate_media(color_scheme=theme)
                 violations = (
                     Axe().run(page, options={"runOnly": {"type": "tag", "values": STANDARDS}}).response["violations"]
                 )
-                found.setdefault(name, {})[theme] = {
+                found[name][theme] = {
                     "axe": sorted(one["id"] for one in violations),
                     "console": tab.complaints,
                     "other hosts": tab.strangers,
                 }
-                if theme == "light":
-                    headings = page.locator("h1:visible, h2:visible, h3:visible").all_inner_texts()
-                    found[name]["headings"] = lines("\n".join(headings))
                 if pictures is not None:
                     page.screenshot(path=pictures / f"{name}-{theme}.png", full_page=True)
-                browser.leave(tab)
+            browser.leave(tab)
     return found

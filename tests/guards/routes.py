@@ -163,17 +163,20 @@ def documented(client: httpx.Client) -> dict[str, Any]:
 
 
 def reads(client: httpx.Client) -> dict[str, dict[str, Any]]:
-    """Return the answers of the reads by noun, once the service has nothing left to do."""
-    before: dict[str, dict[str, Any]] = {}
+    """Return the answers of the reads by noun."""
+    return _by_noun(client, [("GET", path, None) for path in READS])
 
-    def again() -> bool:
-        nonlocal before
-        was, before = before, _by_noun(client, [("GET", path, None) for path in READS])
-        time.sleep(0 if was == before else 1)
-        return was == before
 
-    eventually(again)
-    return before
+def settle(client: httpx.Client) -> None:
+    """Wait until the service has nothing left to do, so that its reads are answered alike twice."""
+    said = [reads(client)]
+
+    def is_settled() -> bool:
+        said.append(reads(client))
+        time.sleep(0 if said[-1] == said[-2] else 1)
+        return said[-1] == said[-2]
+
+    eventually(is_settled)
 
 
 def changes(client: httpx.Client) -> dict[str, dict[str, Any]]:
