@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
+import shutil
 import sys
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,11 +14,10 @@ import httpx
 import pytest
 from sqlalchemy import update
 
-from tests.fixtures.fleet import WorkerProcess
+from tests.fixtures.command import run_here
 from tests.fixtures.postgres import Postgres
-from tests.fixtures.replay import replaying
-from tests.fixtures.running_service import ILL, WELL, RecordedRuns
-from tests.fixtures.s3 import BUCKET, S3Server, s3_server
+from tests.fixtures.running_service import ILL, RecordedRuns
+from tests.fixtures.s3 import BUCKET, S3Server, s3_lake
 from tests.fixtures.service import ThreadedService
 from tests.fixtures.trainer import train
 from tests.fixtures.waiting import eventually
@@ -86,32 +85,20 @@ class Answers:
 def answers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Answers:
     """The answers over SQLite and a folder, and over PostgreSQL and S3."""
     folder = tmp_path_factory.mktemp("lake-reads")
+    recorded: RecordedRuns = request.getfixturevalue("recorded")
     if request.param == "a folder":
-        recorded: RecordedRuns = request.getfixturevalue("recorded")
         return _collect(recorded.serve(recorded.finished, folder / "data", lake_url=f"{folder}/lake"), f"{folder}/lake")
     server: Postgres = request.getfixturevalue("postgres_server")
-    url, lake_url = server.database(template=request.getfixturevalue("postgres_template")), f"s3://{BUCKET}/fleet"
-    with (
-        s3_server() as variables,
-        in_environment(variables),
-        WorkerProcess(url, log=folder / "worker.log", lake_url=lake_url),
+    url = server.database(template=request.getfixturevalue("postgres_template"))
+    (folder / "recorded").mkdir()
+    shutil.copy(recorded.finished, folder / "recorded" / "trmon.sqlite")
+    for moved in (
+        run_here("export", ILL.key.project, folder / "archive", "--data-dir", folder / "recorded"),
+        run_here("import", folder / "archive", database_url=url),
     ):
-        service = ThreadedService(folder / "data", database_url=url, lake_url=lake_url)
-        with service.client() as client:
-            with replaying(client, ILL, WELL):
-                pass
-            for run in (ILL, WELL):
-                eventually(lambda run=run: client.get(f"/api/v1/runs/{run.key}").json()["state"], "finished".__eq__)
-        return _collect(service, lake_url)
-
-
-@contextmanager
-def in_environment(variables: Mapping[str, str]) -> Iterator[None]:
-    """Set variables until the block ends."""
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in variables.items():
-            patch.setenv(name, value)
-        yield
+        assert moved.exit_code == 0, moved.stderr
+    with pytest.MonkeyPatch.context() as patch, s3_lake(patch) as lake_url:
+        return _collect(ThreadedService(folder / "data", database_url=url, lake_url=lake_url), lake_url)
 
 
 def _collect(service: ThreadedService, lake_url: str) -> Answers:

@@ -25,8 +25,8 @@ WORKLOAD = Workload(n_runs=2, n_ranks=1, n_sequences=16, drift_from=10)
 BEFORE_BACKUP, BEFORE_DAMAGE, AFTER_DAMAGE = range(50), range(50, 60), range(60, 80)
 SECTOR_BYTES = 512
 DAMAGE_CHECKS = ("database", "schema", "integrity", "reports")
-SEEDS = (0, 3, 5, 8, 9)
-"""Of damage: twice to what is not read again or was free, twice to a report, once to a page of the tree."""
+SEEDS = (0, 5, 9)
+"""Of damage: to a report, a page of the tree, or what is not read again; which of them differs from run to run."""
 
 
 def send(service: ThreadedService, steps: range) -> set[tuple[str, int]]:

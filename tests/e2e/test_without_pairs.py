@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,40 +17,29 @@ N, STEPS = 8, 25
 NAN = np.full((N, 6), np.nan)
 
 
-def of_no_policy(_step: int) -> dict[str, Any]:
-    return {}
+Given = dict[str, str | None]
+"""The log-probs that are passed, by the name of those of a batch; None: all NaN."""
+PI_ALONE: Given = {"rollout_logprobs": None, "logprobs": "logprobs"}
+PI_AND_MU: Given = {"rollout_logprobs": "rollout_logprobs", "logprobs": "logprobs"}
+PI_AND_OLD: Given = {"rollout_logprobs": None, "old_logprobs": "rollout_logprobs", "logprobs": "logprobs"}
 
 
-def of_one_policy_beside_nan(step: int) -> dict[str, Any]:
-    return {"logprobs": batch(N, seed=step)["logprobs"], "rollout_logprobs": NAN}
-
-
-def of_rollout_and_policy(step: int) -> dict[str, Any]:
-    given = batch(N, seed=step)
-    return {"logprobs": given["logprobs"], "rollout_logprobs": given["rollout_logprobs"]}
-
-
-def of_two_policies_beside_nan(step: int) -> dict[str, Any]:
-    given = batch(N, seed=step)
-    return {"logprobs": given["logprobs"], "old_logprobs": given["rollout_logprobs"], "rollout_logprobs": NAN}
-
-
-def trained(run: OwnRun, folder: Path, given: Callable[[int], dict[str, Any]]) -> list[dict[str, Any]]:
+def trained(run: OwnRun, folder: Path, given: Given) -> list[dict[str, Any]]:
     """Log a run of STEPS steps, two chunks each, whose rewards are all 1; return its batches once all are closed."""
     url = str(run.client.base_url).rstrip("/")
     with Monitor(settings(folder, url=url, project=run.key.project)) as monitor:
         for step in range(STEPS):
             for _ in range(2):
                 labels = {"rewards": np.ones(N), "group_ids": np.arange(N) // 4, "advantages": np.zeros(N)}
+                made = batch(N, seed=step)
+                taken = {name: NAN if source is None else made[source] for name, source in given.items()}
                 scalars = {"loss": 1.0, "entropy": 0.5, "grad_norm": 0.3}
-                monitor.log_batch(step=step, chunks=2, mask=np.ones((N, 6)), scalars=scalars, **labels, **given(step))
+                monitor.log_batch(step=step, chunks=2, mask=np.ones((N, 6)), scalars=scalars, **labels, **taken)
     return eventually(lambda: run.get("/batches?limit=50")["items"], lambda batches: len(batches) == STEPS)
 
 
-@pytest.mark.parametrize("given", [of_no_policy, of_one_policy_beside_nan])
-def test_a_run_without_a_pair_is_stored_and_shown(
-    given: Callable[[int], dict[str, Any]], run: OwnRun, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("given", [{}, PI_ALONE], ids=["no policy", "one policy beside NaN"])
+def test_a_run_without_a_pair_is_stored_and_shown(given: Given, run: OwnRun, tmp_path: Path) -> None:
     for one in trained(run, tmp_path, given):
         assert (one["primary_pair"], one["mismatches"], one["quarantined"]) == (None, 0, [])
         assert (one["n_sequences"], one["n_tokens"], one["complete"]) == (2 * N, 12 * N, True)
@@ -74,11 +62,9 @@ def test_a_run_without_a_pair_is_stored_and_shown(
     assert run.client.get("/api/v1/alerts", params=query).json()["items"] == []
 
 
-@pytest.mark.parametrize(
-    ("given", "pair"), [(of_two_policies_beside_nan, "staleness"), (of_rollout_and_policy, "total")]
-)
+@pytest.mark.parametrize(("given", "pair"), [(PI_AND_OLD, "staleness"), (PI_AND_MU, "total")])
 def test_a_run_with_two_of_three_policies_is_judged_by_their_pair(
-    given: Callable[[int], dict[str, Any]], pair: str, run: OwnRun, tmp_path: Path
+    given: Given, pair: str, run: OwnRun, tmp_path: Path
 ) -> None:
     for one in trained(run, tmp_path, given):
         assert (one["primary_pair"], one["signals"]["invalid_fraction"], one["mismatches"]) == (pair, 0.0, 0)

@@ -7,7 +7,6 @@ import hmac
 import json
 import threading
 import time
-from collections.abc import Callable
 from datetime import datetime, timezone
 from typing import Any
 
@@ -120,42 +119,24 @@ def test_a_retry_has_the_same_standard_id_and_a_new_timestamp(hook: WebhookServe
     assert first.headers["webhook-signature"] != retried.headers["webhook-signature"]
 
 
-def hangs(hook: WebhookServer) -> None:
-    hook.hold = threading.Event()
-
-
-def redirects(hook: WebhookServer) -> None:
-    hook.statuses, hook.headers = [307], {"Location": hook.url}
-
-
-def answers(status: int) -> Callable[[WebhookServer], None]:
-    def answer(hook: WebhookServer) -> None:
-        hook.statuses = [status]
-
-    return answer
-
-
-FAILURES = [
-    (answers(408), {}, DeliveryOutcome.RETRY, "answered 408"),
-    (answers(429), {}, DeliveryOutcome.RETRY, "answered 429"),
-    (answers(503), {}, DeliveryOutcome.RETRY, "answered 503"),
-    (answers(503), {"resolve": lambda *_: ["127.0.0.1"] * 2}, DeliveryOutcome.RETRY, "answered 503"),
-    (answers(401), {}, DeliveryOutcome.REFUSED, "answered 401"),
-    (redirects, {}, DeliveryOutcome.REFUSED, "answered 307"),
-    (hangs, {"timeout_seconds": 0.2}, DeliveryOutcome.RETRY, "ReadTimeout"),
+FAILURES: list[tuple[dict[str, Any], dict[str, Any], DeliveryOutcome, str]] = [
+    ({"statuses": [408]}, {}, DeliveryOutcome.RETRY, "answered 408"),
+    ({"statuses": [429]}, {}, DeliveryOutcome.RETRY, "answered 429"),
+    ({"statuses": [503]}, {}, DeliveryOutcome.RETRY, "answered 503"),
+    ({"statuses": [503]}, {"resolve": lambda *_: ["127.0.0.1"] * 2}, DeliveryOutcome.RETRY, "answered 503"),
+    ({"statuses": [401]}, {}, DeliveryOutcome.REFUSED, "answered 401"),
+    ({"statuses": [307], "headers": {"Location": "/hook"}}, {}, DeliveryOutcome.REFUSED, "answered 307"),
+    ({"hold": threading.Event()}, {"timeout_seconds": 0.2}, DeliveryOutcome.RETRY, "ReadTimeout"),
 ]
+"""What a server does, the options of the webhook, and what becomes of the delivery."""
 
 
-@pytest.mark.parametrize(("break_receiver", "options", "outcome", "reason"), FAILURES)
+@pytest.mark.parametrize(("server", "options", "outcome", "reason"), FAILURES)
 def test_each_failure_has_an_outcome_and_a_reason_and_is_one_request(
-    hook: WebhookServer,
-    break_receiver: Callable[[WebhookServer], None],
-    options: dict[str, Any],
-    outcome: DeliveryOutcome,
-    reason: str,
+    server: dict[str, Any], options: dict[str, Any], outcome: DeliveryOutcome, reason: str
 ) -> None:
-    break_receiver(hook)
-    assert deliver(hook.url, **options) == DeliveryResult(outcome, reason)
+    with WebhookServer(**server) as hook:
+        assert deliver(hook.url, **options) == DeliveryResult(outcome, reason)
     assert len(hook.posted) == 1
 
 
