@@ -45,9 +45,6 @@ def flat(options: Any) -> list[str]:
 LEARNING_RATES = {option for one in FRAMEWORKS.values() for option in flat(one["quantities"]["learning_rate"])}
 
 
-# Words.
-
-
 @pytest.mark.parametrize("key", REMEDIES)
 def test_a_remedy_says_what_to_do_first_and_then_in_words_that_suit_any_framework(key: str) -> None:
     for text in (REMEDIES[key].get("first") or LogprobMistake(key).fix, REMEDIES[key]["then"]):
@@ -84,9 +81,6 @@ def test_the_way_back_names_the_step_where_there_is_one() -> None:
         "In the next run, start from the last checkpoint at or before step 120, and halve the learning rate."
     )
     assert "a checkpoint from before it began, if there is one" in of("reward_collapse").first
-
-
-# The data.
 
 
 def test_each_change_is_of_a_known_quantity_or_switch_and_each_of_those_is_used() -> None:
@@ -131,8 +125,6 @@ def test_a_framework_with_options_has_its_learning_rate_and_its_limit(framework:
     assert of("step_too_large", framework).options_in_words
 
 
-# The framework of a run.
-
 OWN_CONFIGS: dict[str, Mapping[str, Any]] = {
     "verl": {"actor_rollout_ref": {"actor": {"optim": {"lr": 1e-6}}}, "trainer": {"save_freq": 10}},
     "TRL": {"num_generations": 8, "per_device_train_batch_size": 4, "output_dir": "out"},
@@ -170,8 +162,6 @@ def test_a_configuration_of_none_or_of_several_frameworks_shows_none(
 ) -> None:
     assert framework_of_config(config) == framework
 
-
-# Values.
 
 PLAIN_VALUES = st.one_of(
     st.none(),
@@ -222,19 +212,36 @@ def test_a_rendered_option_is_the_framework_s_own_and_changes_something(
     assert len(found.to_paste) == len(found.options)
 
 
+LAG, CLIP, BONUS = "orchestrator.max_off_policy_steps", "epsilon_high", "actor_rollout_ref.actor.entropy_coeff"
+
+
 @pytest.mark.parametrize(
-    ("present", "half"),
+    ("key", "framework", "option", "present", "value"),
     [
-        (1e-6, "5e-7"),
-        ("1e-6", "5e-7"),
-        (3.3333333e-7, "1.66666665e-7"),
-        (1.23456789012345e-06, "6.17283945061725e-7"),
-        (0.05, "0.025"),
-        ("0.00002", "1e-5"),
+        # Half of a learning rate has all its digits.
+        ("step_too_large", "verl", VERL_LR, 1e-6, "5e-7"),
+        ("step_too_large", "verl", VERL_LR, "1e-6", "5e-7"),
+        ("step_too_large", "verl", VERL_LR, 3.3333333e-7, "1.66666665e-7"),
+        ("step_too_large", "verl", VERL_LR, 1.23456789012345e-06, "6.17283945061725e-7"),
+        ("step_too_large", "verl", VERL_LR, 0.05, "0.025"),
+        ("step_too_large", "verl", VERL_LR, "0.00002", "1e-5"),
+        # A number of steps is halved to one at least, and one is left.
+        ("stale_rollouts", "prime-rl", LAG, 8, "4"),
+        ("stale_rollouts", "prime-rl", LAG, 3, "1"),
+        ("stale_rollouts", "prime-rl", LAG, 1, None),
+        # A clip range is raised only to the usual bound.
+        ("entropy_collapse", "TRL", CLIP, 0.2, "0.28"),
+        ("entropy_collapse", "TRL", CLIP, 4e-4, "0.00056"),
+        ("entropy_collapse", "TRL", CLIP, 0.28, None),
+        # What is to be 0 at most is set only above it.
+        ("entropy_explosion", "verl", BONUS, 0.001, "0"),
+        ("entropy_explosion", "verl", BONUS, 0, None),
     ],
 )
-def test_half_of_a_learning_rate_has_all_its_digits(present: Any, half: str) -> None:
-    assert of("step_too_large", **{VERL_LR: present}).options == {VERL_LR: half}
+def test_an_option_is_changed_from_what_it_is(
+    key: str, framework: str, option: str, present: Any, value: str | None
+) -> None:
+    assert of(key, framework, **{option: present}).options.get(option) == value
 
 
 @pytest.mark.parametrize("present", [None, "${lr}", "a schedule", True, float("nan")])
@@ -245,32 +252,12 @@ def test_half_of_what_is_not_known_is_said_in_words(present: Any) -> None:
 
 
 def test_without_a_configuration_the_relation_is_said_and_what_is_lacking() -> None:
+    assert of("entropy_explosion").options_in_words[BONUS] == "at most 0"
+    assert of("entropy_collapse", "TRL", epsilon_high=None).options_in_words[CLIP].endswith("what it is, 0.28 at most")
     found = of("step_too_large")
     assert found.options_in_words == {VERL_LR: "half of what it is"}
     assert found.not_known == f"Not in the configuration: {VERL_LR}."
     assert of("step_too_large", **{VERL_LR: 1e-6}).not_known == ""
-
-
-def test_a_number_of_steps_is_halved_to_one_at_least_and_one_is_left() -> None:
-    lag = "orchestrator.max_off_policy_steps"
-    assert of("stale_rollouts", "prime-rl", **{lag: 8}).options == {lag: "4"}
-    assert of("stale_rollouts", "prime-rl", **{lag: 3}).options == {lag: "1"}
-    assert of("stale_rollouts", "prime-rl", **{lag: 1}).options == {}
-
-
-def test_a_clip_range_is_raised_only_to_the_usual_bound() -> None:
-    clip = "epsilon_high"
-    assert of("entropy_collapse", "TRL", **{clip: 0.2}).options[clip] == "0.28"
-    assert of("entropy_collapse", "TRL", **{clip: 4e-4}).options[clip] == "0.00056"
-    assert clip not in of("entropy_collapse", "TRL", **{clip: 0.28}).options
-    assert of("entropy_collapse", "TRL", **{clip: None}).options_in_words[clip] == "1.4 times what it is, 0.28 at most"
-
-
-def test_at_most_is_rendered_only_above_it() -> None:
-    bonus = "actor_rollout_ref.actor.entropy_coeff"
-    assert of("entropy_explosion", **{bonus: 0.001}).options[bonus] == "0"
-    assert bonus not in of("entropy_explosion", **{bonus: 0}).options
-    assert of("entropy_explosion").options_in_words[bonus] == "at most 0"
 
 
 def test_what_is_set_already_is_left_out_and_then_the_next_thing_comes_first() -> None:
@@ -423,9 +410,6 @@ def test_options_are_written_as_their_framework_takes_them() -> None:
     assert of("no_learning_signal", "OpenRLHF").to_paste == ("--algo.dynamic_filtering_enable",)
     assert of("moe_routing", "slime", use_rollout_routing_replay=True, use_tis=True).to_paste == ("--tis-clip 2.0",)
     assert of("step_too_large").release == "verl 0.9.1"
-
-
-# What is not measured.
 
 
 @pytest.mark.parametrize("framework", [*FRAMEWORKS, "EasyR1", None])
