@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.core import golden
-from tests.core.batches import batch
-from tests.core.example_columns import as_torch, of_log_ratios, with_columns, with_kl
+from tests.core.examples import as_torch, batch, of_log_ratios, with_columns, with_kl
 from trmon_client.core import statistics
 from trmon_client.core.bounds import (
     UNKNOWN,

@@ -93,6 +93,47 @@ def test_a_thread_compiles_what_the_launches_of_a_trainer_then_find_without_its_
     ]
 
 
+COMPILE = """
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+from trmon_client.core.divergence import triton_kernel
+from trmon_client.core.triton_columns import kernel, reduce
+
+
+def compiles(kernel, dtype, *, pointers, types, constants, options):
+    given = dict.fromkeys(kernel.arg_names, "i64") | dict.fromkeys(constants, "constexpr")
+    given |= dict.fromkeys(pointers, f"*{dtype}") | types
+    source = ASTSource(kernel, signature=given, constexprs=constants)
+    built = triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options)
+    print(dtype, len(built.asm["cubin"]) > 0)
+
+
+constants = {"HAS_SUPPORT": True, "TV": True, "TILE": triton_kernel.TILE, "WIDE": triton_kernel.MAX_SHIFTED}
+constants |= {"THREADS": triton_kernel.TILE // triton_kernel.PER_THREAD}
+types = dict.fromkeys(("n_tokens", "horizon", "vocabulary"), "i32")
+types |= {"mask_ptr": "*u8", "support_ptr": "*u8", "sums_ptr": "*fp64"}
+options = {"num_warps": triton_kernel.N_WARPS, "maxnreg": triton_kernel.MAX_REGISTERS}
+given = {"types": types, "constants": constants, "options": options}
+for dtype in ("bf16", "fp32"):
+    compiles(triton_kernel._kernel, dtype, pointers=("a_ptr", "b_ptr"), **given)
+
+constants = {"THREE": True, "ADVANTAGES": "token", "CLIP_LOW": 0.2, "CLIP_HIGH": 0.2, "CLIP_DUAL": 3.0}
+constants |= {"N_TILES": reduce.SHORT, "TILE": reduce.TILE, "THREADS": reduce.TILE // reduce.PER_THREAD}
+types = dict.fromkeys(("n_sequences", "horizon"), "i32") | {"table_ptr": "*fp64", "counter_ptr": "*i32"}
+types |= {"mask_ptr": "*u8", "advantage_ptr": "*fp32", "edges_ptr": "*fp32"}
+given = {"types": types, "constants": constants, "options": {"num_warps": reduce.N_WARPS}}
+for dtype in ("bf16", "fp64"):
+    compiles(kernel.columns_kernel, dtype, pointers=("first_ptr", "second_ptr", "third_ptr"), **given)
+"""
+
+
+@pytest.mark.slow
+def test_the_kernels_compile_without_a_device() -> None:
+    assert without_interpreter(COMPILE) == ["bf16 True", "fp32 True", "bf16 True", "fp64 True"]
+
+
 def test_a_task_runs_once_and_what_it_raises_is_raised_at_each_call() -> None:
     tasks, begun, finish = BackgroundTasks(), [], threading.Event()
 

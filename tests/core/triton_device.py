@@ -17,20 +17,6 @@ if not HAS_DEVICE:
     os.environ["TRITON_INTERPRET"] = "1"
 pytest.importorskip("triton", reason="the kernels need Triton, which is published for Linux only")
 
-TO_COMPILE = """
-import triton
-from triton.backends.compiler import GPUTarget
-from triton.compiler import ASTSource
-
-def compiles(kernel, dtype, *, pointers, types, constants, options):
-    given = dict.fromkeys(kernel.arg_names, "i64") | dict.fromkeys(constants, "constexpr")
-    given |= dict.fromkeys(pointers, f"*{dtype}") | types
-    source = ASTSource(kernel, signature=given, constexprs=constants)
-    built = triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options)
-    print(dtype, len(built.asm["cubin"]) > 0)
-"""
-"""Defines the function that compiles a kernel for a device, for code that `without_interpreter` runs."""
-
 
 @pytest.fixture(autouse=True)
 def quiet_numpy() -> Iterator[None]:

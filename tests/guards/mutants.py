@@ -24,8 +24,7 @@ import pytest
 PRODUCT = ("trmon", "client/trmon_client")
 TIMEOUT_SECONDS = 400
 TESTS = {
-    "columns": "tests/core/test_statistics.py tests/core/test_columns.py tests/core/test_histogram.py "
-    "tests/core/reduction tests/core/inputs",
+    "columns": "tests/core/test_statistics.py tests/core/test_columns.py tests/core/reduction tests/core/inputs",
     "large": "tests/core/large_batches",
     "signals": "tests/core/signals",
     "policies": "tests/core/policies",

@@ -1,4 +1,4 @@
-"""Formats of log files: which one a file has, and the rows in it."""
+"""Formats of log files, notebooks among them: which one a file has, and the rows in it."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import zstandard
 
+from tests.logs.test_console import BAR, PLAIN_VERL, TRL
 from trmon.domain.analysis.logged_steps import LogDefect, LoggedStep, LogRow, logged_steps
 from trmon.domain.errors import InvalidInput
 from trmon.logs import LOG_FORMATS, LogSource, format_of
@@ -39,10 +40,33 @@ STATE = json.dumps(
 )
 
 
-def test_the_state_of_hugging_faces_trainer_has_a_row_for_each_log(tmp_path: Path) -> None:
-    path = written(tmp_path, "trainer_state.json", STATE)
-    assert format_of(path).name == "trainer_state"
-    assert rows_of(path) == [{"step": 1, "loss": 0.5}, {"step": 2, "loss": 0.4}]
+TWO_ROWS = [{"step": 1, "loss": 0.5}, {"step": 2, "loss": 0.4}]
+VERL = '{"step": 1, "data": {"actor/lr": 1e-6, "critic/score/mean": 0.5}}\n'
+DEEP = '{"a": ' * 50 + "1" + "}" * 50
+EXPORT = '"Step","qwen-1 - train/reward","qwen-1 - train/reward__MIN"\n"10","0.5","0.5"\n'
+FILES: dict[str, tuple[str, str, str, list[dict[str, Any]]]] = {
+    "the state of Hugging Face's trainer": ("trainer_state.json", STATE, "trainer_state", TWO_ROWS),
+    "verl's file logger": ("grpo.jsonl", VERL, "jsonl", [{"step": 1, "actor/lr": 1e-6, "critic/score/mean": 0.5}]),
+    "nested metrics, joined with a slash": (
+        *("log.jsonl", '{"step": 1, "actor": {"lr": 0.1, "clip": {"low": 0.2}}}\n', "jsonl"),
+        [{"step": 1, "actor/lr": 0.1, "actor/clip/low": 0.2}],
+    ),
+    "objects beyond a depth, left out": ("log.jsonl", f'{{"step": 1, "deep": {DEEP}}}\n', "jsonl", [{"step": 1}]),
+    "a CSV, without empty cells": (
+        *("log.csv", "step,reward,kl\n1,0.5,\n2,0.6,0.1\n", "csv"),
+        [{"step": "1", "reward": "0.5"}, {"step": "2", "reward": "0.6", "kl": "0.1"}],
+    ),
+    "an export of wandb's page": ("export.csv", EXPORT, "csv", [{"step": "10", "train/reward": "0.5"}]),
+}
+
+
+@pytest.mark.parametrize(("name", "text", "format_name", "rows"), FILES.values(), ids=FILES)
+def test_a_file_has_the_rows_of_its_format(
+    name: str, text: str, format_name: str, rows: list[dict[str, Any]], tmp_path: Path
+) -> None:
+    path = written(tmp_path, name, text)
+    assert format_of(path).name == format_name
+    assert rows_of(path) == rows
 
 
 def test_a_folder_of_checkpoints_is_read_from_its_newest(tmp_path: Path) -> None:
@@ -63,13 +87,6 @@ def test_a_state_keeps_nan_as_hugging_face_writes_it(tmp_path: Path) -> None:
     path = written(tmp_path, "trainer_state.json", '{"log_history": [{"step": 1, "grad_norm": NaN, "loss": Infinity}]}')
     assert math.isnan(rows_of(path)[0]["grad_norm"])
     assert math.isinf(rows_of(path)[0]["loss"])
-
-
-def test_lines_of_verls_file_logger_keep_their_names(tmp_path: Path) -> None:
-    lines = [json.dumps({"step": step, "data": {"actor/lr": 1e-6, "critic/score/mean": 0.5}}) for step in (1, 2)]
-    path = written(tmp_path, "grpo.jsonl", "\n".join(lines) + "\n")
-    assert format_of(path).name == "jsonl"
-    assert rows_of(path)[1] == {"step": 2, "actor/lr": 1e-6, "critic/score/mean": 0.5}
 
 
 @pytest.mark.parametrize(
@@ -100,11 +117,6 @@ def test_numbers_as_numpy_prints_them_too_large_ones_and_steps_that_come_twice(
     assert defects == ["kl: '1e400' is too large for a float64; kept as inf"] * 2
 
 
-def test_nested_metrics_are_joined_with_a_slash(tmp_path: Path) -> None:
-    path = written(tmp_path, "log.jsonl", '{"step": 1, "actor": {"lr": 0.1, "clip": {"low": 0.2}}}\n')
-    assert rows_of(path) == [{"step": 1, "actor/lr": 0.1, "actor/clip/low": 0.2}]
-
-
 def test_half_a_line_at_the_end_of_a_killed_run_is_left_out_and_one_before_it_refused(tmp_path: Path) -> None:
     whole = '{"step": 1, "loss": 0.5}\n{"step": 2, "loss": 0.4}\n'
     assert len(rows_of(written(tmp_path, "killed.jsonl", whole + '{"step": 3, "lo'))) == 2
@@ -112,7 +124,6 @@ def test_half_a_line_at_the_end_of_a_killed_run_is_left_out_and_one_before_it_re
         rows_of(written(tmp_path, "broken.jsonl", whole + '{"step": 3, "lo\n' + whole))
 
 
-TWO_ROWS = [{"step": 1, "loss": 0.5}, {"step": 2, "loss": 0.4}]
 ROWS = '[{"step": 1, "loss": 0.5}, {"step": 2, "loss": 0.4}]'
 COLUMNS = '{"step": [1, 2], "loss": [0.5, 0.4]}'
 DOCUMENTS: dict[str, tuple[str, list[dict[str, Any]]]] = {
@@ -143,18 +154,6 @@ def test_a_json_document_is_a_row_or_several(text: str, rows: list[dict[str, flo
     assert rows_of(path) == rows
 
 
-def test_a_csv_has_a_row_for_each_line_and_leaves_out_empty_cells(tmp_path: Path) -> None:
-    path = written(tmp_path, "log.csv", "step,reward,kl\n1,0.5,\n2,0.6,0.1\n")
-    assert format_of(path).name == "csv"
-    assert rows_of(path) == [{"step": "1", "reward": "0.5"}, {"step": "2", "reward": "0.6", "kl": "0.1"}]
-
-
-def test_an_export_of_wandbs_page_has_the_metrics_of_its_run(tmp_path: Path) -> None:
-    header = '"Step","qwen-1 - train/reward","qwen-1 - train/reward__MIN","qwen-1 - train/reward__MAX"'
-    path = written(tmp_path, "export.csv", f'{header}\n"10","0.5","0.5","0.5"\n')
-    assert rows_of(path) == [{"step": "10", "train/reward": "0.5"}]
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -167,12 +166,6 @@ def test_an_export_of_wandbs_page_has_the_metrics_of_its_run(tmp_path: Path) -> 
 )
 def test_text_with_commas_is_not_always_a_csv(text: str, tmp_path: Path) -> None:
     assert format_of(written(tmp_path, "log.txt", text)).name == "console"
-
-
-def test_objects_within_objects_are_left_out_beyond_a_depth(tmp_path: Path) -> None:
-    deep = '{"a": ' * 50 + "1" + "}" * 50
-    path = written(tmp_path, "log.jsonl", f'{{"step": 1, "deep": {deep}}}\n')
-    assert rows_of(path) == [{"step": 1}]
 
 
 def test_a_file_that_is_missing_is_refused(tmp_path: Path) -> None:
@@ -303,3 +296,132 @@ def test_json_lines_keep_what_the_fast_decoder_refuses(tmp_path: Path) -> None:
 
 def test_every_format_has_a_name_of_its_own() -> None:
     assert len({known.name for known in LOG_FORMATS}) == len(LOG_FORMATS)
+
+
+def progress_table(names: list[str], rows: list[list[str]]) -> str:
+    """Return what the callback shows: a progress bar and a table."""
+    head = "".join(f"      <th>{name}</th>\n" for name in names)
+    body = "".join(f"    <tr>\n{''.join(f'      <td>{cell}</td>{chr(10)}' for cell in row)}    </tr>\n" for row in rows)
+    bar = "<progress value='3' max='250' style='width:300px; height:20px; vertical-align: middle;'></progress>"
+    return (
+        f"\n    <div>\n      \n      {bar}\n      [  3/250 01:23 < 2:46:01, 0.02 it/s, Epoch 0.03/1]\n    </div>\n"
+        f'    <table border="1" class="dataframe">\n  <thead>\n <tr style="text-align: left;">\n{head}    </tr>\n'
+        f"  </thead>\n  <tbody>\n{body}  </tbody>\n</table><p>"
+    )
+
+
+def shown(html: str) -> dict[str, Any]:
+    plain = ["<IPython.core.display.HTML object>"]
+    data = {"text/html": html.splitlines(keepends=True), "text/plain": plain}
+    return {"output_type": "display_data", "data": data, "metadata": {}}
+
+
+def printed(text: str) -> dict[str, Any]:
+    return {"output_type": "stream", "name": "stdout", "text": text.splitlines(keepends=True)}
+
+
+def notebook(folder: Path, *cells: list[dict[str, Any]]) -> Path:
+    document = {
+        "cells": [
+            {"cell_type": "markdown", "metadata": {}, "source": ["| Step | loss |\n|--|--|\n| 1 | 2 |"]},
+            *({"cell_type": "code", "metadata": {}, "source": ["trainer.train()"], "outputs": cell} for cell in cells),
+        ],
+        "metadata": {"kernelspec": {"name": "python3"}},
+        "nbformat": 4,
+        "nbformat_minor": 5,
+    }
+    path = folder / "grpo.ipynb"
+    path.write_text(json.dumps(document))
+    return path
+
+
+def rows_in(path: Path) -> list[LogRow]:
+    found = format_of(path)
+    assert found.name == "notebook"
+    return [item for item in found.read(path) if isinstance(item, LogRow)]
+
+
+UNSLOTH = ["Step", "Training Loss", "reward", "completions / mean_length", "kl", "rewards / check / mean"]
+
+
+def unsloth_rows(steps: range) -> list[list[str]]:
+    return [[str(step), "0.000100", "-1.250000", "445.500000", "0.001000", "No Log"] for step in steps]
+
+
+def test_the_table_of_the_callback_has_a_row_for_each_step(tmp_path: Path) -> None:
+    table = shown(progress_table(UNSLOTH, unsloth_rows(range(1, 4))))
+    rows = rows_in(notebook(tmp_path, [printed("Unsloth: will patch\n"), table]))
+    assert [row.values["step"] for row in rows] == ["1", "2", "3"]
+    assert rows[0].values == {
+        "step": "1",
+        "Training Loss": "0.000100",
+        "reward": "-1.250000",
+        "completions / mean_length": "445.500000",
+        "kl": "0.001000",
+    }
+
+
+def test_of_the_states_of_a_growing_table_only_the_newest_is_read(tmp_path: Path) -> None:
+    states = [shown(progress_table(UNSLOTH, unsloth_rows(range(1, end)))) for end in (2, 3, 5)]
+    assert [row.values["step"] for row in rows_in(notebook(tmp_path, states))] == ["1", "2", "3", "4"]
+
+
+def test_cells_follow_each_other_and_a_second_run_of_one_is_not_hidden(tmp_path: Path) -> None:
+    cells = [[shown(progress_table(UNSLOTH, unsloth_rows(steps)))] for steps in (range(1, 3), range(1, 4))]
+    assert [row.values["step"] for row in rows_in(notebook(tmp_path, *cells))] == ["1", "2", "1", "2", "3"]
+
+
+def test_tables_of_a_data_set_are_no_rows_and_epochs_count_as_steps(tmp_path: Path) -> None:
+    frame = shown(
+        '<table border="1" class="dataframe"><thead><tr><th></th><th>prompt</th><th>length</th></tr></thead>'
+        "<tbody><tr><th>0</th><td>What is 2+2?</td><td>12</td></tr></tbody></table>"
+    )
+    epochs = shown(progress_table(["Epoch", "Training Loss", "Validation Loss"], [["1", "No log", "0.5"]]))
+    assert [row.values for row in rows_in(notebook(tmp_path, [frame, epochs]))] == [
+        {"Epoch": "1", "Validation Loss": "0.5"}
+    ]
+
+
+def test_texts_are_read_as_console_output(tmp_path: Path) -> None:
+    stream = [printed(f"{BAR}{TRL}"[:90]), printed(f"{BAR}{TRL}"[90:] + f"\n(TaskRunner pid=7) {PLAIN_VERL}\n")]
+    result = {
+        "output_type": "execute_result",
+        "data": {"text/plain": ["{'step': 3,\n", " 'reward': 0.5,\n", " 'kl': 0.1}"]},
+        "metadata": {},
+        "execution_count": 1,
+    }
+    trl, verl, shown_row = rows_in(notebook(tmp_path, stream, [result]))
+    assert (trl.bar, trl.values["reward"], verl.writer, verl.values["step"]) == (10, "0.5", "TaskRunner pid=7", "12")
+    assert shown_row.values == {"step": "3", "reward": "0.5", "kl": "0.1"}
+
+
+def test_an_older_notebook_has_its_cells_in_worksheets(tmp_path: Path) -> None:
+    output = {"output_type": "display_data", "html": [progress_table(UNSLOTH, unsloth_rows(range(1, 3)))]}
+    cell = {"cell_type": "code", "language": "python", "outputs": [output]}
+    path = tmp_path / "old.ipynb"
+    path.write_text(json.dumps({"metadata": {}, "nbformat": 3, "worksheets": [{"cells": [cell]}]}))
+    assert [row.values["step"] for row in rows_in(path)] == ["1", "2"]
+
+
+def test_an_exported_page_has_the_tables_and_the_texts(tmp_path: Path) -> None:
+    path = tmp_path / "grpo.html"
+    table = progress_table(UNSLOTH, unsloth_rows(range(1, 3)))
+    path.write_text(f"<!DOCTYPE html>\n<html><body><pre>{TRL}</pre>{table}</body></html>")
+    assert format_of(path).name == "html"
+    rows = [item for item in format_of(path).read(path) if isinstance(item, LogRow)]
+    assert [row.values.get("step") for row in rows] == [None, "1", "2"]
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ('{"cells": [{"cell_type": "code", "source": ["x"]}]}', "is a notebook of 1 cells, and no output with metrics"),
+        ('{"cells": 1}', "is a notebook of 0 cells"),
+        ('{"cells": [', "is not valid JSON"),
+    ],
+)
+def test_a_notebook_without_metrics_says_so(text: str, found: str, tmp_path: Path) -> None:
+    path = tmp_path / "empty.ipynb"
+    path.write_text(text)
+    with pytest.raises(InvalidInput, match=found):
+        list(format_of(path).read(path))

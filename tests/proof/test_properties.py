@@ -1,22 +1,30 @@
-"""Laws of columns, signals and decisions on random batches, from tokens to decisions."""
+"""Laws of columns, signals and decisions on random batches, of looser bounds, and of certified lower bounds."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from tests.core.batches import POISON, batch
+from tests.core.examples import POISON, batch, with_kl
+from tests.core.softmaxes import Pair
+from tests.proof.models import Array
 from trmon_client.core import statistics
+from trmon_client.core.bounds import error_bounds
 from trmon_client.core.columns import Columns
 from trmon_client.core.divergence import divergence_columns
+from trmon_client.core.inputs.checked_inputs import valid_mask
+from trmon_client.core.policies import token_decision
+from trmon_client.core.policies.criteria import Criterion
 from trmon_client.core.policies.decision import decide
-from trmon_client.core.policies.policy import preset
-from trmon_client.core.policies.presets import PRESETS
+from trmon_client.core.policies.policy import Policy, preset
+from trmon_client.core.policies.presets import PRESETS, TOKEN_POLICIES
 from trmon_client.core.signals import batch_signals
 
 LAW = settings(max_examples=30, derandomize=True)
@@ -178,3 +186,243 @@ def test_exact_divergences_satisfy_pinsker_in_both_directions(two: tuple[Any, An
     assert ((tv >= 0) & (tv <= 1 + ROUNDING)).all()
     assert (tv**2 <= found["sum_kl"] / 2 + ROUNDING).all()
     assert (tv**2 <= found["sum_reverse_kl"] / 2 + ROUNDING).all()
+
+
+BOUND_NAMES = ("trpo", "pinsker_marginal", "mixed", "adaptive")
+
+drawn = {
+    "seed": st.integers(0, 10**6),
+    "noise": st.sampled_from([1e-3, 0.01, 0.1, 1.0]),
+    "odd": st.sampled_from([0.0, 0.0, 0.02]),
+}
+slacks = st.floats(1e-4, 4.0)
+"""The distance of a bound from the value that accepts only equal policies."""
+
+
+def columns_of(seed: int, *, noise: float, odd: float, kl_is: str = "sampled") -> Columns:
+    """Return columns of ten sequences, with a KL from logits unless it is only sampled."""
+    random = np.random.default_rng(seed)
+    labels = {"advantages": random.normal(size=10), "versions": random.integers(-1, 1, 10), "trainer_version": 0}
+    columns = statistics.columns(**batch(seed, n_sequences=10, noise=noise, odd=odd), **labels)
+    if kl_is == "sampled":
+        return columns
+    return with_kl(columns, (columns["total_max_k3"] + 1e-3).tolist(), kl_is=kl_is)
+
+
+def at_slack(name: str, slack: float) -> Policy:
+    """Return a preset whose bounds have this distance from the value of equal policies.
+
+    A calibrated preset takes no bounds: a trainer receives it with plain ones, as here.
+    """
+    if name in PRESETS and PRESETS[name].takes == ("delta",):
+        return preset(name, delta=slack)
+    if name in PRESETS and PRESETS[name].is_calibrated:
+        bounded = tuple(replace(criterion, upper=slack) for criterion in preset(name).criteria)
+        return replace(preset(name), criteria=bounded, calibrate=None)
+    rule: Any = (preset(name).criteria or preset(name).tokens)[0]
+    is_ratio = rule.measured.is_ratio if isinstance(rule, Criterion) else rule.kind.is_ratio
+    least, most = (1 / (1 + slack), 1 + slack) if is_ratio else (-slack, slack)
+    given = {"lower": None if rule.lower is None else least, "upper": None if rule.upper is None else most}
+    return preset(name, **given)
+
+
+@pytest.mark.parametrize("kl_is", ["sampled", "lower_bound", "exact"])
+@pytest.mark.parametrize("name", PRESETS)
+@settings(LAW, max_examples=10)
+@given(**drawn, slack=slacks, more=slacks)
+def test_a_looser_bound_accepts_whatever_a_tighter_one_accepts(
+    name: str, kl_is: str, seed: int, noise: float, odd: float, slack: float, more: float
+) -> None:
+    columns = columns_of(seed, noise=noise, odd=odd, kl_is=kl_is)
+    tight, loose = (decide(columns, at_slack(name, bound)) for bound in (slack, slack + more))
+    assert (loose.accepted >= tight.accepted).all()
+    assert (loose.certified <= tight.certified).all()
+    assert not tight.mask_rate < loose.mask_rate
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_the_bound_of_every_preset_has_an_effect(name: str) -> None:
+    """This shows that the law above is not vacuous."""
+    columns = columns_of(3, noise=1e-3, odd=0.0, kl_is="exact")
+    tight, loose = (decide(columns, at_slack(name, slack)) for slack in (1e-9, 1.0))
+    assert loose.accepted.all()
+    assert tight.accepted.sum() < loose.accepted.sum()
+
+
+@pytest.mark.parametrize("name", TOKEN_POLICIES)
+@settings(LAW, max_examples=15)
+@given(**drawn, slack=slacks, more=slacks)
+def test_a_looser_token_rule_never_keeps_fewer_tokens_or_lowers_weights(
+    name: str, seed: int, noise: float, odd: float, slack: float, more: float
+) -> None:
+    inputs = batch(seed, noise=noise, odd=odd) | {"advantages": np.random.default_rng(seed).normal(size=6)}
+    tight, loose = (
+        token_decision.apply_token_rules(at_slack(name, bound), **inputs) for bound in (slack, slack + more)
+    )
+    assert (loose.mask >= tight.mask).all()
+    assert (loose.weights >= tight.weights).all()
+
+
+horizons = st.integers(1, 100_000)
+kls = st.floats(0, 10)
+factors = st.floats(1, 10)
+
+
+@LAW
+@given(horizons, kls, kls, st.floats(0.1, 10), factors, st.integers(0, 1000))
+def test_every_error_bound_grows_with_each_argument(
+    horizon: int, kl_max: float, kl_seq: float, reward_range: float, factor: float, longer: int
+) -> None:
+    base: dict[str, Any] = {"horizon": horizon, "kl_max": kl_max, "kl_seq": kl_seq, "reward_range": reward_range}
+    grown = {name: value * factor for name, value in base.items()} | {"horizon": horizon + longer}
+    before = error_bounds(**base)
+    for name in base:
+        after = error_bounds(**{**base, name: grown[name]})
+        for kind in BOUND_NAMES:
+            assert getattr(after, kind) >= getattr(before, kind), (name, kind)
+
+
+N_SEQUENCES, HORIZON = 6, 5
+FLOAT32_ROUNDING = 5e-6
+"""The error of float32 log-probs in nats; the margin of a certificate is twenty times as large."""
+
+
+class Sampled(Pair):
+    """Tokens sampled from mu's softmax, with float32 log-probs as engines return them; -inf outside a support."""
+
+    @cached_property
+    def given(self) -> dict[str, Array]:
+        """The log-probs of the sampled tokens."""
+        logprobs = {"rollout_logprobs": self.rollout_logprobs, "logprobs": self.logprobs}
+        return {name: array.astype(np.float32) for name, array in logprobs.items()}
+
+    @cached_property
+    def valid(self) -> Array:
+        """The positions with valid log-probs, which are not -inf."""
+        return valid_mask(mask=self.mask, **self.given)
+
+    @cached_property
+    def columns(self) -> Columns:
+        return statistics.columns(**self.given, mask=self.mask)
+
+    @cached_property
+    def exact(self) -> Columns:
+        logits = {"rollout_logits": self.rollout_logits, "logits": self.logits}
+        return divergence_columns.exact(**logits, mask=self.valid, tv=True)
+
+    def bounds_from(self, k: int) -> Columns:
+        """Return the bounds from the k most likely tokens of the rollout engine."""
+        ids, logprobs = self.topk(k)
+        return divergence_columns.topk_lower_bound(
+            topk_ids=ids,
+            topk_logprobs=logprobs.astype(np.float32),
+            rollout_logprobs=self.given["rollout_logprobs"],
+            logits=self.logits,
+            token_ids=self.token_ids,
+            mask=self.valid,
+        )
+
+
+def _sampled(seed: int, vocabulary: int, sharpness: float, noise: float, cuts: str) -> Sampled:
+    random = np.random.default_rng(seed)
+    shape = (N_SEQUENCES, HORIZON, vocabulary)
+    a = sharpness * random.normal(size=shape)
+    b = a + noise * random.normal(size=shape)
+    for name, logits in (("rollout", a), ("trainer", b)):
+        if name in cuts:
+            lowest = np.argsort(logits, axis=-1)[..., : vocabulary // 2]
+            np.put_along_axis(logits, lowest, -np.inf, -1)
+    gumbel = -np.log(random.exponential(size=shape))
+    return Sampled(a, b, (a + gumbel).argmax(-1), np.ones(shape[:2], bool))
+
+
+logits_drawn = {
+    "seed": st.integers(0, 10**6),
+    "noise": st.sampled_from([0.0, 1e-4, 1e-2, 0.3, 2.0, 10.0]),
+    "cuts": st.sampled_from(["none", "rollout", "trainer", "rollout and trainer"]),
+}
+samples = st.builds(
+    _sampled,
+    vocabulary=st.sampled_from([2, 3, 8, 64, 500]),
+    sharpness=st.sampled_from([0.0, 0.5, 2.0, 6.0, 30.0]),
+    **logits_drawn,
+)
+high_entropy = st.builds(
+    _sampled, vocabulary=st.sampled_from([64, 500]), sharpness=st.sampled_from([0.0, 1.0]), **logits_drawn
+)
+"""Distributions whose rest has more mass than float32 rounding; otherwise the bound loses some of its value."""
+
+
+@LAW
+@given(samples)
+def test_the_binary_kl_of_sampled_tokens_never_exceeds_the_exact_kl(sampled: Sampled) -> None:
+    found = sampled.columns
+    rows = found["n_tokens"] > 0
+    assert np.isfinite(found["total_sum_binary_kl"]).all()
+    assert (found["total_max_binary_kl"][rows] <= sampled.exact["max_kl"][rows] + FLOAT32_ROUNDING).all()
+    assert (found["total_sum_binary_kl"] <= sampled.exact["sum_kl"] + HORIZON * FLOAT32_ROUNDING).all()
+
+
+@LAW
+@given(seed=st.integers(0, 10**6), noise=st.floats(0.0, 2.0))
+def test_the_binary_kl_of_two_tokens_is_the_exact_kl(seed: int, noise: float) -> None:
+    sampled = _sampled(seed, vocabulary=2, sharpness=1.0, noise=noise, cuts="none")
+    np.testing.assert_allclose(
+        sampled.columns["total_sum_binary_kl"], sampled.exact["sum_kl"], atol=HORIZON * FLOAT32_ROUNDING
+    )
+
+
+@LAW
+@given(samples, st.sampled_from([1, 2, 5, 20]))
+def test_the_bound_from_the_top_k_never_exceeds_the_exact_kl(sampled: Sampled, k: int) -> None:
+    found = sampled.bounds_from(k)
+    assume(found.kl_is == "lower_bound")
+    rows = found["n_tokens"] > 0
+    assert (found["max_kl"][rows] <= sampled.exact["max_kl"][rows] + FLOAT32_ROUNDING).all()
+    assert (found["sum_kl"] <= sampled.exact["sum_kl"] + HORIZON * FLOAT32_ROUNDING).all()
+    assert (found["n_unbounded"] <= sampled.exact["n_unbounded"]).all()
+
+
+@LAW
+@given(high_entropy, st.sampled_from([1, 2, 5, 10]))
+def test_a_larger_k_never_weakens_the_bound(sampled: Sampled, k: int) -> None:
+    sampled_alone = sampled.columns["total_sum_binary_kl"]
+    few, more = (sampled.bounds_from(n)["sum_kl"] for n in (k, 2 * k))
+    assert (sampled_alone <= few + HORIZON * FLOAT32_ROUNDING).all()
+    assert (few <= more + HORIZON * FLOAT32_ROUNDING).all()
+
+
+@LAW
+@given(samples)
+def test_the_difference_of_sampled_probabilities_never_exceeds_total_variation(sampled: Sampled) -> None:
+    """The difference bounds an alpha of [3P]."""
+    rows = sampled.columns["n_tokens"] > 0
+    gap, tv = sampled.columns["total_max_prob_diff"][rows], sampled.exact["max_tv"][rows]
+    assert (gap <= tv + FLOAT32_ROUNDING).all()
+
+
+@LAW
+@given(samples, st.floats(1e-6, 1.0), st.sampled_from([None, 1, 5]))
+def test_a_certified_rejection_is_never_wrong(sampled: Sampled, delta: float, k: int | None) -> None:
+    columns = (
+        sampled.columns if k is None else divergence_columns.with_divergences(sampled.columns, sampled.bounds_from(k))
+    )
+    certified = decide(columns, preset("trm_max", delta=delta)).certified
+    assert (sampled.exact["max_kl"][certified] > delta).all()
+
+
+@LAW
+@given(seed=st.integers(0, 10**6), noise=st.floats(0.01, 2.0))
+def test_rounding_certifies_nothing_where_the_bound_equals_the_exact_kl(seed: int, noise: float) -> None:
+    sampled = _sampled(seed, vocabulary=2, sharpness=1.0, noise=noise, cuts="none")
+    policy = preset("trm_max", delta=float(sampled.exact["max_kl"].max()))
+    assert not decide(sampled.columns, policy).certified.any()
+
+
+def test_typical_distributions_give_bounds() -> None:
+    """This shows that the laws above are not vacuous."""
+    typical = [_sampled(seed, 64, 2.0, noise, "none") for seed in range(5) for noise in (0.3, 2.0)]
+    for sampled in typical:
+        assert sampled.bounds_from(5).kl_is == "lower_bound"
+        share = sampled.bounds_from(20)["sum_kl"].sum() / sampled.exact["sum_kl"].sum()
+        assert 0.3 < share <= 1.0

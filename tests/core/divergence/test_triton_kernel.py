@@ -1,4 +1,4 @@
-"""The Triton kernel: its interpreted results against the numpy blocks, and its compilation for a device."""
+"""The Triton kernel: its interpreted results against the numpy blocks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import torch
 from tests.core import softmaxes
 from tests.core.agreement import equal
 from tests.core.softmaxes import SHAPES, Pair, pair
-from tests.core.triton_device import HAS_DEVICE, TO_COMPILE, quiet_numpy, without_interpreter  # noqa: F401, a fixture
+from tests.core.triton_device import HAS_DEVICE, quiet_numpy  # noqa: F401, a fixture
 from trmon_client.core.columns import Columns
 from trmon_client.core.divergence import divergence_columns
 
@@ -178,22 +178,3 @@ def test_an_empty_batch_is_allowed(shape: tuple[int, int, int]) -> None:
 def test_unsupported_logits_are_rejected_by_name(logits: Any, message: str) -> None:
     with pytest.raises(ValueError, match=re.escape(message)):
         divergence_columns.exact(rollout_logits=logits, logits=logits, mask=np.ones((1, 2)), backend="triton")
-
-
-COMPILE = """
-from trmon_client.core.divergence import triton_kernel
-
-constants = {"HAS_SUPPORT": True, "TV": True, "TILE": triton_kernel.TILE, "WIDE": triton_kernel.MAX_SHIFTED}
-constants |= {"THREADS": triton_kernel.TILE // triton_kernel.PER_THREAD}
-types = dict.fromkeys(("n_tokens", "horizon", "vocabulary"), "i32")
-types |= {"mask_ptr": "*u8", "support_ptr": "*u8", "sums_ptr": "*fp64"}
-options = {"num_warps": triton_kernel.N_WARPS, "maxnreg": triton_kernel.MAX_REGISTERS}
-for dtype in ("bf16", "fp32"):
-    given = {"types": types, "constants": constants, "options": options}
-    compiles(triton_kernel._kernel, dtype, pointers=("a_ptr", "b_ptr"), **given)
-"""
-
-
-@pytest.mark.slow
-def test_the_kernel_compiles_without_a_device() -> None:
-    assert without_interpreter(TO_COMPILE + COMPILE) == ["bf16 True", "fp32 True"]

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.core.agreement import agree, same
-from tests.core.batches import GIVES, batch
+from tests.core.examples import GIVES, batch
 from trmon_client.core.columns import Columns
 from trmon_client.core.inputs.checked_inputs import CheckedInputs, check_inputs
 from trmon_client.core.large_batches import reduction

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import torch
 
-from tests.core.batches import POISON
-from tests.core.batches import batch as batch_without_advantages
+from tests.core.examples import POISON
+from tests.core.examples import batch as batch_without_advantages
 from tests.core.reference import PAIRS
 from trmon_client.core import statistics
 from trmon_client.core.arrays import NUMPY, torch_arrays

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.core.batches import batch
+from tests.core.examples import batch
 from trmon_client.core import statistics
 from trmon_client.core.acceptance import Policy, PolicyError, decide, preset
 from trmon_client.core.column_schema import PAIRS, TURN_COLUMNS

@@ -13,7 +13,7 @@ import torch
 
 from tests.core import reference
 from tests.core.agreement import equal
-from tests.core.batches import GIVES, batch
+from tests.core.examples import GIVES, batch
 from trmon_client.core import statistics
 from trmon_client.core.column_schema import TURN_COLUMNS
 from trmon_client.core.columns import Columns, TurnColumns

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from tests.core import plain_signals
-from tests.core.batches import batch
-from tests.core.example_columns import with_columns, with_kl
+from tests.core import reference
+from tests.core.examples import batch, with_columns, with_kl
 from trmon_client.core import divergence, statistics
 from trmon_client.core.column_schema import PAIRS
 from trmon_client.core.divergence.divergence_columns import with_divergences
@@ -39,8 +38,8 @@ def example_tokens(noise: float, *, n_sequences: int = 8) -> tuple[dict[str, Any
 def test_signals_of_the_log_probs_equal_their_definitions(noise: float, n_sequences: int) -> None:
     logps, mask, advantages = example_tokens(noise, n_sequences=n_sequences)
     computed = batch_signals.compute(statistics.columns(**logps, mask=mask, advantages=advantages))
-    expected = plain_signals.signals(logps, mask) | plain_signals.clip_fractions(logps, mask, advantages)
-    expected |= plain_signals.gradient_signals(logps, mask, advantages)
+    expected = reference.signals(logps, mask) | reference.clip_fractions(logps, mask, advantages)
+    expected |= reference.gradient_signals(logps, mask, advantages)
     for name, value in expected.items():
         relative = WITHIN_A_BIN if name in FROM_HISTOGRAMS else 1e-6
         assert computed[name] == pytest.approx(value, rel=relative, abs=1e-9, nan_ok=True), name
@@ -137,12 +136,12 @@ def test_signals_of_the_gradient_equal_their_definitions(preset_name: str | None
     logps, mask, advantages = example_tokens(0.5)
     columns = statistics.columns(**logps, mask=mask, advantages=advantages[:, 0])
     per_token = np.broadcast_to(advantages[:, :1], mask.shape)
-    expected = plain_signals.gradient_signals(logps, mask, per_token)
+    expected = reference.gradient_signals(logps, mask, per_token)
     if preset_name is not None:
         columns = token_decision.apply_token_rules(preset(preset_name), **logps, mask=mask).attached_to(columns)
         weights = np.minimum(np.exp(logps["old_logprobs"] - logps["rollout_logprobs"]), 2.0)
         means = np.array([row[on].mean() if on.any() else 0.0 for row, on in zip(weights, mask, strict=True)])
-        weighted = plain_signals.gradient_signals(logps, mask, per_token * means[:, None])
+        weighted = reference.gradient_signals(logps, mask, per_token * means[:, None])
         expected |= {name: weighted[name] for name in expected if name.startswith("proxy2")}
     computed = batch_signals.compute(columns)
     assert {name: computed[name] for name in expected} == pytest.approx(expected, rel=1e-9)

@@ -1,4 +1,4 @@
-"""The Triton kernel of the columns against the other reductions, on a CUDA device or interpreted; its compilation."""
+"""The Triton kernel of the columns against the other reductions, on a CUDA device or interpreted."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import torch
 
 from tests.core import reference
 from tests.core.agreement import agree, equal
-from tests.core.batches import GIVES, ODD, POISON, batch, batch_of_zeros
-from tests.core.triton_device import HAS_DEVICE, TO_COMPILE, quiet_numpy, without_interpreter  # noqa: F401, a fixture
+from tests.core.examples import GIVES, ODD, POISON, batch, batch_of_zeros
+from tests.core.triton_device import HAS_DEVICE, quiet_numpy, without_interpreter  # noqa: F401, a fixture
 from trmon_client.core import statistics
 from trmon_client.core.column_schema import N_BINS
 from trmon_client.core.columns import Columns
@@ -308,21 +308,3 @@ def test_triton_is_imported_on_request_only_and_takes_no_host_arrays_then() -> N
         "[]",
         "the arguments are on the host; backend='triton' takes CUDA tensors, 'blocks' takes both",
     ]
-
-
-COMPILE = """
-from trmon_client.core.triton_columns import kernel, reduce
-
-constants = {"THREE": True, "ADVANTAGES": "token", "CLIP_LOW": 0.2, "CLIP_HIGH": 0.2, "CLIP_DUAL": 3.0}
-constants |= {"N_TILES": reduce.SHORT, "TILE": reduce.TILE, "THREADS": reduce.TILE // reduce.PER_THREAD}
-types = dict.fromkeys(("n_sequences", "horizon"), "i32") | {"table_ptr": "*fp64", "counter_ptr": "*i32"}
-types |= {"mask_ptr": "*u8", "advantage_ptr": "*fp32", "edges_ptr": "*fp32"}
-given = {"types": types, "constants": constants, "options": {"num_warps": reduce.N_WARPS}}
-for dtype in ("bf16", "fp64"):
-    compiles(kernel.columns_kernel, dtype, pointers=("first_ptr", "second_ptr", "third_ptr"), **given)
-"""
-
-
-@pytest.mark.slow
-def test_the_kernel_compiles_without_a_device() -> None:
-    assert without_interpreter(TO_COMPILE + COMPILE) == ["bf16 True", "fp64 True"]

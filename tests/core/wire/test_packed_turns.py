@@ -1,4 +1,4 @@
-"""Turns on the wire: the same bits after it, nothing without them, and named errors."""
+"""Turns on the wire, the same bits after it, and segments, of which exactly the undamaged records are read."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from tests.core.batches import batch
+from tests.core.examples import batch
 from tests.fixtures.messages import ORIGIN
 from trmon_client.core import statistics, wire
 from trmon_client.core.acceptance import Policy, decide
 from trmon_client.core.columns import Columns
+from trmon_client.core.wire.segments import HEADER, SegmentError, SegmentScan, encode_record, scan_segment
 
 POLICY = Policy.parse({"name": "turns", "criteria": [], "turns": [{"statistic": "turn_mean_k3", "upper": 0.01}]})
 
@@ -105,3 +108,54 @@ def test_the_sequences_of_turns_ascend_and_exist(sequences: list[int]) -> None:
 
 def _replaced(packed: wire.PackedTurns, **changed: Any) -> wire.PackedTurns:
     return msgspec.structs.replace(packed, table=msgspec.structs.replace(packed.table, **changed))
+
+
+MESSAGES = [b"a", b"\x00" * 300, b"third"]
+
+
+def segment(messages: list[bytes]) -> bytes:
+    return HEADER + b"".join(map(encode_record, messages))
+
+
+@given(st.lists(st.binary(min_size=1)))
+def test_encoded_records_are_scanned(messages: list[bytes]) -> None:
+    assert scan_segment(segment(messages)) == SegmentScan(messages)
+
+
+def test_an_empty_segment_counts_as_damaged() -> None:
+    assert scan_segment(b"") == SegmentScan([], n_damaged=1)
+
+
+@given(st.integers(min_value=1, max_value=len(segment(MESSAGES))))
+def test_a_truncated_segment_keeps_its_complete_records(length: int) -> None:
+    found = scan_segment(segment(MESSAGES)[:length])
+    ends = [len(segment(MESSAGES[:n])) for n in range(len(MESSAGES) + 1)]
+    n_complete = max((n for n, end in enumerate(ends) if end <= length), default=0)
+    assert found.messages == MESSAGES[:n_complete]
+    assert found.n_damaged == 0
+    assert found.torn_bytes == (length - ends[n_complete] if length >= len(HEADER) else length)
+
+
+@given(st.integers(min_value=len(HEADER), max_value=len(segment(MESSAGES)) - 1), st.integers(1, 255))
+def test_a_flipped_byte_never_adds_a_message(position: int, flip: int) -> None:
+    data = bytearray(segment(MESSAGES))
+    data[position] ^= flip
+    found = scan_segment(bytes(data))
+    assert len(found.messages) < len(MESSAGES)
+    assert set(found.messages) < set(MESSAGES)
+    assert found.n_damaged + found.torn_bytes > 0
+
+
+def test_a_tail_of_zeros_counts_as_torn() -> None:
+    assert scan_segment(segment(MESSAGES) + bytes(4096)) == SegmentScan(MESSAGES, torn_bytes=4096)
+
+
+@pytest.mark.parametrize("data", [b"PK\x03\x04 something else", HEADER[:-1] + b"\x02"])
+def test_data_that_is_not_a_segment_of_this_version_is_rejected(data: bytes) -> None:
+    with pytest.raises(SegmentError, match="a segment starts with"):
+        scan_segment(data)
+
+
+def test_an_empty_message_cannot_be_encoded() -> None:
+    with pytest.raises(SegmentError, match="1 to"):
+        encode_record(b"")

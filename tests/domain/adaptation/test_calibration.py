@@ -10,6 +10,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from benchmarks.table_calibration import simulate
 from tests.fixtures.messages import columns
 from trmon.domain.adaptation.calibration import (
     CalibratedBound,
@@ -288,3 +289,20 @@ def test_the_second_sample_is_the_newest_before_step_100() -> None:
         assert (found[0].key.step, found[-1].key.step) == (80, 99)
     assert second_sample(steps(UNKNOWN)[:99], sequences=2048) is None
     assert second_sample(steps(UNKNOWN, n_sequences=8), sequences=2048) is None
+
+
+@pytest.mark.parametrize(
+    ("k3", "lengths", "later"),
+    [
+        pytest.param(0.002, (64, 64), 4, id="usual, short"),
+        pytest.param(0.0005, (64, 1024), 8, id="quiet, of all lengths", marks=pytest.mark.slow),
+        pytest.param(0.005, (1024, 1024), 8, id="noisy, long", marks=pytest.mark.slow),
+    ],
+)
+def test_healthy_runs_keep_their_sequences_and_ten_times_the_drift_is_cut(
+    k3: float, lengths: tuple[int, int], later: int
+) -> None:
+    found = simulate(k3, lengths, later=later)
+    assert found.trm_auto >= 0.97
+    assert found.rejected_10x >= 0.89
+    assert found.trm < 0.3 or k3 < 0.002, "fixed bounds reject most"

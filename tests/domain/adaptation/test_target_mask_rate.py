@@ -1,10 +1,10 @@
-"""The mask rate's controller: where it goes in one update, why it stays, and where it ends on simulated runs."""
+"""The mask rate's controller: where it goes in one update, why it stays, where it ends, and what it samples."""
 
 from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from statistics import NormalDist
 from typing import Any
@@ -19,9 +19,13 @@ from trmon.domain.adaptation.proposal import (
     ControllerResult,
     NoChangeReason,
     PolicySample,
+    SampleWindow,
+    StepKey,
+    sample_of_reports,
 )
 from trmon.domain.adaptation.target_mask_rate import anchor_of, propose, recommend, version_of_proposal
 from trmon.domain.policies import PolicyVersion, default_version
+from trmon_client.core import statistics
 from trmon_client.core.bounds import max_delta
 from trmon_client.core.policies.criteria import Criterion
 from trmon_client.core.policies.decision import decide
@@ -179,7 +183,7 @@ class Run:
 )
 def test_a_run_ends_within_a_tenth_of_the_target_and_does_not_swing(policy: Policy) -> None:
     run = Run(policy)
-    run.train(1600)
+    run.train(1100)
     settled = np.array(run.reaches[40:])
     assert np.mean(run.rates[640:]) == pytest.approx(0.05, rel=0.1)
     assert settled.std() / settled.mean() < 0.03
@@ -190,7 +194,7 @@ def test_a_run_ends_within_a_tenth_of_the_target_and_does_not_swing(policy: Poli
 
 def test_a_drifting_run_is_followed() -> None:
     run = Run(upper(stream.k3_quantile(0.05)))
-    run.train(1600, k3=lambda step: 0.002 * 4.0 ** (step / 1600))
+    run.train(1000, k3=lambda step: 0.002 * 4.0 ** (step / 1000))
     assert np.mean(run.rates[160:]) == pytest.approx(0.05, rel=0.25)
     assert run.reaches[-1] / run.reaches[0] == pytest.approx(4.0, rel=0.2)
 
@@ -265,3 +269,75 @@ def test_nothing_is_recommended_and_it_says_why(
     given: PolicySample, policy: Policy, gain: float, reason: NoChangeReason
 ) -> None:
     assert recommend(given, policy=policy, gain=gain).reason is reason
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("target_mask_rate", 0.0),
+        ("target_mask_rate", 0.6),
+        ("target_mask_rate", float("nan")),
+        ("window_sequences", 255),
+        ("window_sequences", 65_537),
+        ("every_steps", 0),
+        ("every_steps", 10**30),
+        ("floor_factor", 0.0),
+        ("floor_factor", 1.5),
+        ("ceiling_factor", 0.9),
+        ("ceiling_factor", float("inf")),
+    ],
+)
+def test_what_cannot_be_is_refused_by_name(field: str, value: Any) -> None:
+    with pytest.raises(ValueError, match=field):
+        AdaptationSetting(**{field: value})
+
+
+def test_the_oldest_leave_as_soon_as_the_rest_is_enough() -> None:
+    window = SampleWindow(n_sequences=600)
+    for step in range(5):
+        window = window.with_sample((1, step), stream.sample(stream.K3, n=256, seed=step))
+    assert list(window.parts) == [(1, 2), (1, 3), (1, 4)]
+    whole = window.sample()
+    assert len(whole) == 768
+
+
+def test_the_last_update_of_a_step_replaces_those_before_it() -> None:
+    first, last = (stream.sample(stream.K3, n=256, seed=seed) for seed in (0, 1))
+    window = SampleWindow(n_sequences=600).with_sample((1, 0), first).with_sample((1, 0), last)
+    whole = window.sample()
+    assert np.array_equal(whole.statistics, last.statistics)
+
+
+def test_no_more_history_is_read_than_fits() -> None:
+    asked: list[int] = []
+
+    def history() -> Iterator[tuple[StepKey, PolicySample]]:
+        for step in range(9, -1, -1):
+            asked.append(step)
+            yield (1, step), stream.sample(stream.K3, n=256, seed=step)
+
+    window = SampleWindow.of(history(), n_sequences=512)
+    assert asked == [9, 8]
+    assert list(window.parts) == [(1, 8), (1, 9)]
+
+
+def test_nothing_is_no_sample() -> None:
+    assert SampleWindow(n_sequences=256).sample() is None
+    assert sample_of_reports([], stream.K3) is None
+
+
+def test_a_batch_that_lacks_what_the_policy_needs_is_left_out() -> None:
+    columns = stream.batch(np.random.default_rng(0))
+    del columns.by_name["advantage"]
+    assert sample_of_reports([columns], preset("opsm")) is None
+    assert sample_of_reports([columns], preset("trm")) is not None
+    only_rewards = statistics.columns(mask=np.ones((2, 3)), rewards=[1.0, 0.0])
+    assert sample_of_reports([only_rewards], preset("trm_avg")) is None
+
+
+def test_empty_sequences_are_left_out_and_invalid_ones_counted() -> None:
+    columns = stream.batch(np.random.default_rng(0), n=8)
+    columns.by_name["n_tokens"] = np.array([0, 16, 16, 16, 16, 16, 16, 16])
+    columns.by_name["n_invalid"] = np.array([0, 2, 0, 0, 0, 0, 0, 0])
+    found = PolicySample.of(columns, stream.K3)
+    assert (len(found), found.n_invalid, found.has_nan) == (6, 1, True)

@@ -1,13 +1,17 @@
-"""Deliveries: their keys, groups and merged stalls, and those of a run that changes its owner or its name."""
+"""Deliveries: their keys, groups, merged stalls and owners, and the notifications that they carry."""
 
 from __future__ import annotations
 
+import json
+import math
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
+from msgspec import structs
 
-from tests.domain.alerts.alert_builders import ALERT, delivery_of
+from tests.domain.alerts.alert_builders import ALERT, delivery_of, notification_of
 from tests.domain.memory_log import MemoryLog
 from trmon.domain.alerts.alert import Alert, AlertState
 from trmon.domain.alerts.delivery import (
@@ -25,8 +29,9 @@ from trmon.domain.alerts.delivery import (
     merge_stalls,
     repeat_interval_seconds,
 )
+from trmon.domain.alerts.notification import Flapping, Notification
 from trmon.domain.alerts.transitions import TransitionReason
-from trmon.domain.severity import Severity
+from trmon.domain.severity import Severity, json_number
 
 
 def test_a_retry_repeats_the_key_and_a_reminder_has_a_new_one() -> None:
@@ -234,3 +239,44 @@ def test_it_resolves_the_alert_under_the_name_of_the_run_that_the_receiver_knows
     told = closing.notification
     assert (told.status, told.reason, told.url) == (AlertState.RESOLVED, "the run was deleted", None)
     assert (told.alert.at, told.alert.since_at, told.run) == (99.0, ALERT.since_at, fired.notification.run)
+
+
+def test_the_stored_form_has_the_content_of_the_transition() -> None:
+    stored = json.loads(msgspec.json.encode(notification_of(public_url="https://trmon.example/")))
+    assert stored == {
+        "status": "firing",
+        "reason": TransitionReason.FIRED.value,
+        "alert": {
+            "identity": "1/high",
+            "rule": "high",
+            "severity": "page",
+            "labels": {"team": "rl"},
+            "since_at": 10.0,
+            "at": 20.0,
+            "since_step": 7,
+        },
+        "run": {"project": "math", "run": "grpo", "owner": None, "tags": [], "mode": "observe", "attempt_id": 3},
+        "value": "inf",
+        "threshold": 1.0,
+        "summary": "x is inf",
+        "step": 7,
+        "update": None,
+        "runbook": "look",
+        "url": "https://trmon.example/runs/math/grpo?step=7",
+    }
+
+
+def test_a_stored_notification_is_read_back_unchanged() -> None:
+    notification = structs.replace(
+        notification_of(), flapping=Flapping(transitions=6, within_steps=100), told_before=2, key="hook:x"
+    )
+    assert msgspec.json.decode(msgspec.json.encode(notification), type=Notification) == notification
+
+
+def test_fields_of_a_later_version_are_ignored() -> None:
+    document = msgspec.to_builtins(notification_of()) | {"since_version": 3}
+    assert msgspec.convert(document, Notification) == notification_of()
+
+
+def test_nan_is_null_and_infinities_have_names() -> None:
+    assert [json_number(x) for x in (1.5, math.nan, math.inf, -math.inf)] == [1.5, None, "inf", "-inf"]

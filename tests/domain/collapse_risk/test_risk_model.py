@@ -1,4 +1,4 @@
-"""The model: its probability is that of the sum of its drivers, and it names what is missing and out of range."""
+"""The model of the risk: its probability and drivers, its reading in words, and its calibration on a fleet's runs."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from msgspec import structs
 
+from trmon.domain.collapse_risk.fleet_calibration import RiskCourse, calibrate
 from trmon.domain.collapse_risk.risk_inputs import (
     INPUT_NAMES,
     N_INPUTS,
@@ -22,6 +23,7 @@ from trmon.domain.collapse_risk.risk_inputs import (
 )
 from trmon.domain.collapse_risk.risk_model import (
     FORMAT,
+    HORIZON,
     FittedFeature,
     FleetCalibration,
     ModelFile,
@@ -29,17 +31,22 @@ from trmon.domain.collapse_risk.risk_model import (
     RiskModel,
     Tree,
     decode_model,
+    model_in_use,
     shipped_model,
+    use_model,
 )
 from trmon.domain.collapse_risk.risk_reading import (
     OUTSIDE,
     RISK,
     RISK_SIGNALS,
+    RiskLevel,
     calibration_words,
     read_risk,
+    risk_sentence,
     risk_signals,
 )
 from trmon.domain.errors import InvalidInput
+from trmon_client.core.signals.catalogue import signal_words
 
 # The reward's draw-down decides first; below 1 the gradient does, by its change and then by its trend.
 BY_BOTH = Tree(
@@ -223,3 +230,124 @@ ANSWERS = {-2.0: 0.10604279544168642, 0.0: 0.11499210197047723, 0.5: 0.240848689
 def test_the_shipped_model_gives_the_stored_answers(value: float) -> None:
     estimate = shipped_model().estimate(np.full((N_KINDS, N_INPUTS), value))
     assert estimate.probability == pytest.approx(ANSWERS[value], abs=1e-12)
+
+
+SMALL_FILE = structs.replace(
+    FILE,
+    features=tuple(
+        FittedFeature(f"{name}.trend", 0.0, 0.0, 1.0) for name in ("grad_norm", "clip_fraction", "sampled_entropy")
+    ),
+    trees=(Tree((0,), (0.0,), (0,), (0,), (0.0,)),),
+)
+SMALL_MODEL = RiskModel(SMALL_FILE)
+SIGNALS = {
+    "collapse_risk": 0.63,
+    "collapse_risk_outside": 0.0,
+    "collapse_risk:clip_fraction": -0.5,
+    "collapse_risk:grad_norm": 1.25,
+    "reward_mean": 0.5,
+}
+
+
+def test_a_reading_has_drivers_and_names_what_is_missing() -> None:
+    reading = read_risk(SIGNALS, SMALL_MODEL)
+    assert reading.probability == 0.63
+    assert [(one.input, one.log_odds, one.words) for one in reading.drivers] == [
+        ("grad_norm", 1.25, "gradient norm"),
+        ("clip_fraction", -0.5, "clipped tokens"),
+    ]
+    assert reading.driven_by == ("gradient norm",), "what speaks against a collapse drives none"
+    assert reading.missing == ("sampled_entropy",)
+
+
+@pytest.mark.parametrize(
+    "signals", [{}, {"reward_mean": 1.0}, {"collapse_risk": math.nan, "collapse_risk:clip_fraction": math.nan}]
+)
+def test_a_row_without_a_risk_has_no_reading(signals: dict[str, float]) -> None:
+    assert read_risk(signals, SMALL_MODEL) is None
+
+
+@pytest.mark.parametrize(
+    ("probability", "is_past", "level"),
+    [
+        (0.29, False, RiskLevel.LOW),
+        (0.3, False, RiskLevel.WARN),
+        (0.59, False, RiskLevel.WARN),
+        (0.6, False, RiskLevel.PAGE),
+        (0.99, True, RiskLevel.PAST),
+    ],
+)
+def test_the_level_follows_the_thresholds_of_the_model(probability: float, is_past: bool, level: RiskLevel) -> None:
+    reading = read_risk({**SIGNALS, "collapse_risk": probability}, SMALL_MODEL)
+    assert reading.level(SMALL_FILE, is_past=is_past) is level
+
+
+def test_a_risk_in_a_line_names_at_most_what_drives_it() -> None:
+    worth = calibration_words(SMALL_FILE)
+    said = risk_sentence(0.634, ("gradient norm", "reward"), calibration=worth)
+    within = f"63% risk of collapse within {HORIZON} steps (not calibrated for your trainer)"
+    assert said == f"{within}, driven by gradient norm and reward"
+    assert risk_sentence(0.05, (), calibration="") == f"5% risk of collapse within {HORIZON} steps"
+
+
+def test_every_input_has_words_of_the_catalogue() -> None:
+    named = {name for name in INPUT_NAMES if signal_words(name) != name.replace("_", " ")}
+    assert named == set(INPUT_NAMES)
+
+
+SHIPPED = shipped_model()
+
+
+def fleet(n: int, *, collapsed: int, steps: int = 300) -> list[RiskCourse]:
+    """Return runs whose risk is high in the last 200 steps before a collapse, and elsewhere four times too high."""
+    rng, courses = np.random.default_rng(0), []
+    for place in range(n):
+        onset = steps if place < collapsed else None
+        risks = rng.uniform(0.0, 0.4, steps)
+        if onset is not None:
+            risks[steps - 200 :] = rng.uniform(0.3, 0.9, 200)
+        risks[:60] = math.nan
+        courses.append(RiskCourse(range(steps), risks.tolist(), onset))
+    return courses
+
+
+def test_the_calibrated_risk_is_the_share_of_moments_that_a_collapse_followed() -> None:
+    courses = fleet(50, collapsed=10)
+    model = calibrate(SHIPPED, courses)
+    calibration = model.file.fleet
+    assert (calibration.runs, calibration.collapses) == (50, 10)
+    assert list(calibration.probability) == sorted(calibration.probability)
+    bounds = zip(calibration.low, calibration.probability, calibration.high, strict=True)
+    assert all(0.0 <= low <= high <= 1.0 and low <= found + 0.1 for low, found, high in bounds)
+    moments = np.concatenate([course.moments for course in courses])
+    assert model.of_risk(0.1) < 0.02
+    assert model.of_risk(0.8) == pytest.approx(1.0)
+    said = np.array([model.of_risk(risk) for risk in moments[:, 0]])
+    assert said.mean() == pytest.approx(moments[:, 1].mean(), abs=0.03)
+    alarmed = [max(map(model.of_risk, course.risks[60:])) > model.file.warn_at for course in courses]
+    assert sum(alarmed[10:]) <= 4, "a tenth of 40"
+    assert all(alarmed[:10])
+
+
+@pytest.mark.parametrize(
+    ("n", "collapsed"), [(39, 10), (60, 4), (60, 57)], ids=["too few runs", "too few collapses", "too few others"]
+)
+def test_too_few_runs_are_refused_with_what_there_is(n: int, collapsed: int) -> None:
+    with pytest.raises(InvalidInput, match=f"has {n} ended runs, of which {collapsed} collapsed; needs 40"):
+        calibrate(SHIPPED, fleet(n, collapsed=collapsed))
+
+
+def test_a_process_predicts_with_the_model_that_it_was_given() -> None:
+    model = calibrate(SHIPPED, fleet(45, collapsed=9))
+    try:
+        use_model(model)
+        assert model_in_use() is model
+    finally:
+        use_model(None)
+    assert model_in_use() is SHIPPED
+
+
+def test_a_calibrated_model_is_read_as_it_was_written() -> None:
+    model = calibrate(SHIPPED, fleet(45, collapsed=9))
+    read: RiskModel = decode_model(msgspec.json.encode(model.file))
+    assert read.file == model.file

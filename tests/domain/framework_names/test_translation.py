@@ -1,12 +1,16 @@
-"""Log lines of other frameworks: what of them is read, what is not, and what they say."""
+"""Log lines of other frameworks: what of them is read, what a scalar's name is, and what the user says of others."""
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 
+from trmon.domain.errors import InvalidInput
+from trmon.domain.framework_names.named_scalars import named_scalars
 from trmon.domain.framework_names.translation import canonical_value, recognise, signals_of_scalars, translate
+from trmon.domain.framework_names.user_names import nearest_names, parse_mapped
 
 
 def test_a_line_is_read_under_our_names() -> None:
@@ -21,10 +25,6 @@ def test_a_line_is_read_under_our_names() -> None:
         "clip_fraction": "clip_ratio/region_mean",
         "mismatch_tv": "tv",
     }
-
-
-def test_infinity_is_a_number() -> None:
-    assert translate({"rollout_corr/k3_kl": "inf"}).signals == {"mismatch_kl_k3": math.inf}
 
 
 @pytest.mark.parametrize(
@@ -43,10 +43,21 @@ def test_what_is_not_read_is_named_with_the_reason(name: str, value: object, why
     assert [(ignored.name, why in ignored.why) for ignored in line.ignored] == [(name, True)]
 
 
-def test_the_kl_of_a_framework_is_what_the_framework_means_by_it() -> None:
-    assert translate({"kl": 0.1, "frac_reward_zero_std": 0.2}).signals["reference_kl"] == 0.1
-    assert translate({"kl": 0.1, "training_tok/s": 900.0, "weight_sync_time_s": 2.0}).signals == {"total_kl_k3": 0.1}
-    assert translate({"kl": 0.1, "reward": 0.5}).signals == {"reward_mean": 0.5, "reference_kl": 0.1}
+ASYNC_KL = {"kl": 0.1, "training_tok/s": 900.0, "weight_sync_time_s": 2.0}
+
+
+@pytest.mark.parametrize(
+    ("metrics", "signals"),
+    [
+        pytest.param({"rollout_corr/k3_kl": "inf"}, {"mismatch_kl_k3": math.inf}, id="infinity is a number"),
+        pytest.param({"kl": 0.1, "reward": 0.5}, {"reward_mean": 0.5, "reference_kl": 0.1}, id="a KL by its company"),
+        pytest.param(ASYNC_KL, {"total_kl_k3": 0.1}, id="and by its framework"),
+        pytest.param({"ppo_actor/update/behave_approx_kl/avg": -0.02}, {"mismatch_kl_k1": 0.02}, id="another sign"),
+        pytest.param({"training/off_policy/trajectory_spans/max": 1.0}, {"version_span_max": 0.0}, id="another origin"),
+    ],
+)
+def test_a_number_is_the_signal_that_its_framework_means(metrics: dict[str, Any], signals: dict[str, float]) -> None:
+    assert translate(metrics).signals == signals
 
 
 def test_a_name_that_frameworks_disagree_on_is_read_only_where_the_framework_is_recognised() -> None:
@@ -87,11 +98,6 @@ def test_of_two_names_of_a_signal_the_first_of_the_table_is_read() -> None:
     ]
 
 
-def test_a_number_of_another_sign_or_origin_is_converted() -> None:
-    assert translate({"ppo_actor/update/behave_approx_kl/avg": -0.02}).signals == {"mismatch_kl_k1": 0.02}
-    assert translate({"training/off_policy/trajectory_spans/max": 1.0}).signals == {"version_span_max": 0.0}
-
-
 @pytest.mark.parametrize("value", [math.nan, "nan", math.inf, "-inf"])
 def test_a_metric_that_is_not_finite_is_named(value: object) -> None:
     assert translate({"actor/grad_norm": value, "critic/score/mean": 0.5}).nonfinite == ("actor/grad_norm",)
@@ -112,14 +118,9 @@ def test_a_correlation_and_a_signal_of_ours_may_be_nan() -> None:
 @pytest.mark.parametrize(
     ("metrics", "step"),
     [
-        ({"Step": 4, "reward": 0.1}, 4),
-        ({"current_steps": 10, "total_steps": 1287, "reward": 0.1}, 10),
         ({"iteration": "5/3766", "loss": 0.1}, 5),
-        ({"progress/batch": 3, "optim/entropy": 0.1}, 3),
-        ({"training_step": 3, "val/stop_rate": 0.1}, 3),
         ({"train_step": 50, "kl": 0.29}, 50),
         ({"update": 6, "reward": 0.1}, 6),
-        ({"global_step/max_steps": "12/400", "reward": 0.1, "entropy/mean": 0.2}, 12),
         ({"_step": 4, "reward": 0.1}, 4),
         ({"step": "7", "reward": 0.1}, 7),
         ({"step": 7.5, "reward": 0.1}, None),
@@ -146,7 +147,6 @@ def test_the_duration_of_a_step_is_read_under_the_names_of_the_framework() -> No
         ({"batch/solve_none": 30.0, "batch/solve_all": 10.0, "batch/solve_partial": 40.0},
          {"none_solved_groups": 0.375, "all_solved_groups": 0.125}),
         ({"batch/solve_none": 0.0, "batch/solve_all": 0.0, "batch/solve_partial": 0.0}, {}),
-        ({"ppo_actor/update/approx_kl/avg": -0.1}, {"staleness_kl_k1": 0.1}),
         ({"mean_reward": 0.5, "length": 90.0}, {"reward_mean": 0.5, "response_length_mean": 90.0}),
         ({"reward_mean": 0.5, "reward": 0.1}, {"reward_mean": 0.5}),
         ({"throughput": 1.0}, {}),
@@ -173,3 +173,96 @@ def test_a_log_of_trmons_own_names_is_no_frameworks() -> None:
     own = ["reward_mean", "reward_std", "response_length_mean", "response_length_max", "mismatch_kl_k3", "grad_norm"]
     assert recognise(own) is None
     assert recognise(["reward/mean", "reward/all_correct_ratio"]) is not None
+
+
+TRL = ("loss", "frac_reward_zero_std", "completions/mean_length", "eval_reward", "entropy")
+VERL = ("actor/pg_loss", "critic/score/mean", "training/global_step")
+RLLM = ("batch/solve_none", "batch/solve_all", "batch/solve_partial")
+REWARD, EVALUATION, FINISH, SIGNAL = ("reward", "evaluation", "finish", "signal")
+
+Meaning = tuple[str, str, str | None] | None
+
+
+@pytest.mark.parametrize(
+    ("beside", "name", "meaning"),
+    [
+        (TRL, "rewards/accuracy_reward/mean", (REWARD, "accuracy_reward", None)),
+        (TRL, "rewards/a_new_one_of_today/mean", (REWARD, "a_new_one_of_today", None)),
+        (TRL, "train/rewards/tool_reward", (REWARD, "tool_reward", None)),
+        (TRL, "rewards/accuracy_reward/std", None),
+        (TRL, "eval_rewards/accuracy_reward/mean", (EVALUATION, "accuracy_reward", None)),
+        (TRL, "eval_completions/mean_length", (EVALUATION, "evaluation", "response_length_mean")),
+        (TRL, "eval_entropy", (EVALUATION, "evaluation", "entropy")),
+        (TRL, "eval_runtime", None),
+        (TRL, "kl", (SIGNAL, "kl", "reference_kl")),
+        (TRL, "eval_reward", None),
+        (TRL, "total_kl_k3", None),
+        (TRL, "nothing_known", None),
+        (VERL, "val-core/openai/gsm8k/acc/mean@4", (EVALUATION, "openai/gsm8k/acc/mean@4", None)),
+        (VERL, "val-core/openai/gsm8k/acc/best@4/mean", (EVALUATION, "openai/gsm8k/acc/best@4", None)),
+        (VERL, "val-core/openai/gsm8k/acc/best@4/std", None),
+        (VERL, "val-aux/num_turns/mean", None),
+        (VERL, "actor/grad_norm", (SIGNAL, "actor/grad_norm", "grad_norm")),
+        (VERL, "response/aborted_ratio", (SIGNAL, "response/aborted_ratio", "finish_abort_share")),
+        (RLLM, "batch/termination_reason/max_turns", (FINISH, "max_turns", None)),
+        ((), "reward/format", (REWARD, "format", None)),
+        (("objective/kl_avg", "val/sequence_lengths"), "objective/math_reward", (REWARD, "math", None)),
+    ],
+)
+def test_a_name_is_what_the_table_of_its_framework_says(beside: tuple[str, ...], name: str, meaning: Meaning) -> None:
+    found = {scalar.name: (scalar.part, scalar.words, scalar.signal) for scalar in named_scalars((*beside, name))}
+    assert found.get(name) == meaning
+
+
+def test_a_number_that_is_no_signal_as_it_is_has_no_chart_of_one() -> None:
+    """open-instruct logs the share that stopped, of which trmon has the complement, and rLLM counts."""
+    names = ("val/stop_rate", "objective/kl_avg", "val/sequence_lengths", *RLLM)
+    assert not {scalar.name for scalar in named_scalars(names)} & {"val/stop_rate", *RLLM}
+
+
+@pytest.mark.parametrize(
+    ("name", "nearest"),
+    [
+        ("mean_rewards", "mean_reward"),
+        ("policy/entropy", "policy_entropy"),
+        ("critic/score/avg", "critic/score/mean"),
+        ("kl_k33", "kl_k3"),
+    ],
+)
+def test_names_that_resemble_a_known_one_get_it_as_a_suggestion(name: str, nearest: str) -> None:
+    assert nearest in nearest_names(name)
+
+
+def test_a_name_that_resembles_none_gets_no_suggestion() -> None:
+    assert nearest_names("zzzzzzqqqq") == ()
+
+
+def test_lines_map_names_to_signals() -> None:
+    lines = ["# our loop", "", "my_reward = reward_mean", "kl=old=kl_k3"]
+    mapped = parse_mapped(lines, source="map.txt")
+    assert mapped == {"my_reward": "reward_mean", "kl=old": "mismatch_kl_k3"}
+    assert translate({"my_reward": 0.5, "reward": 0.1, "kl=old": "0.2"}, mapped=mapped).signals == {
+        "reward_mean": 0.5,
+        "mismatch_kl_k3": 0.2,
+    }
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("my_reward", "expected NAME=SIGNAL"),
+        ("=reward_mean", "expected NAME=SIGNAL"),
+        ("my_reward=rewardmean", "no signal 'rewardmean'; did you mean reward_mean"),
+        ("my_reward=zzz", "no signal 'zzz'"),
+        ("twice=loss\ntwice=entropy", "mapped to loss and to entropy"),
+    ],
+)
+def test_a_line_that_maps_nothing_is_answered_with_what_is_wrong(line: str, why: str) -> None:
+    with pytest.raises(InvalidInput, match="--map") as raised:
+        parse_mapped(line.split("\n"), source="--map")
+    assert why in str(raised.value)
+
+
+def test_what_the_user_says_precedes_what_a_table_says() -> None:
+    line = translate({"critic/score/mean": 0.5, "actor/grad_norm": 0.1}, mapped={"critic/score/mean": "eval_reward"})
+    assert line.signals == {"eval_reward": 0.5, "grad_norm": 0.1}

@@ -1,7 +1,9 @@
-"""The verdict on a run: its kind, why, since when, and what to do first."""
+"""The verdict on a run, with what to do first; its summary in few points; and how to read its worst answers."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
 from dataclasses import replace
 
 import pytest
@@ -10,10 +12,15 @@ from tests.domain.alerts.alert_builders import ALERT
 from tests.domain.findings.judgements import KL_OUTSIDE, found, judged
 from tests.domain.memory_log import MemoryLog
 from trmon.domain.alerts.alert import ENDED_LABEL, SINCE_LABEL, Alert, AlertState
-from trmon.domain.findings.judge import Place
+from trmon.domain.collapse_risk.risk_reading import OUTSIDE, RISK
+from trmon.domain.findings.catalogue import builtin_catalogue
+from trmon.domain.findings.configuration import IMPORTED
+from trmon.domain.findings.judge import Judge, JudgeState, Place, Row
 from trmon.domain.findings.verdict import Course, Judgement, Word
 from trmon.domain.health.judgement import RunVerdict, Urgency, VerdictKind, duration
 from trmon.domain.health.problems import remedy_of
+from trmon.domain.health.run_summary import POINTS, Sparkline, summary_of
+from trmon.domain.health.runbook import answers_of
 from trmon.domain.health.verdict import KINDS, REVIEW_SECONDS, VerdictInputs, urgency_of, verdict_of
 from trmon.domain.incidents.incident import (
     CAUSE_LABEL,
@@ -366,3 +373,69 @@ def test_kinds_are_ordered_by_urgency() -> None:
 )
 def test_durations_use_their_largest_unit(seconds: float, expected: str) -> None:
     assert duration(seconds) == expected
+
+
+JUDGE = Judge(builtin_catalogue())
+
+
+def state_after(
+    rewards: Iterable[float], *, attempt: int = 1, first: int = 0, since: JudgeState | None = None
+) -> JudgeState:
+    """Return the state after rows with these rewards, and a KL of a hundredth of each; NaN is not logged."""
+    state = since or JudgeState()
+    for step, reward in enumerate(rewards, first):
+        values = {} if math.isnan(reward) else {"reward_mean": reward, "mismatch_kl_k3": reward / 100.0}
+        state = JUDGE.fold(state, Row(place=Place(attempt, step), values=values, facts={}))
+    return state
+
+
+def line(state: JudgeState) -> Sparkline | None:
+    return summary_of({}, state).reward
+
+
+def test_few_rows_are_drawn_as_they_are() -> None:
+    state = state_after([1.0, math.nan, 0.123456], first=3)
+    found = summary_of({}, state)
+    assert found.reward == Sparkline(first_step=3, last_step=5, values=(1.0, None, 0.1235))
+    assert found.kl == Sparkline(first_step=3, last_step=5, values=(0.01, None, 0.001235))
+
+
+def test_many_rows_are_drawn_by_the_mean_of_what_is_known() -> None:
+    found = line(state_after([1.0, 3.0, math.nan, 2.0] * POINTS))
+    assert found == Sparkline(first_step=0, last_step=4 * POINTS - 1, values=(2.0,) * POINTS)
+
+
+def test_a_long_run_shows_its_newest_rows() -> None:
+    found = line(state_after(float(step) for step in range(500)))
+    assert found is not None
+    assert (found.first_step, found.last_step, len(found.values)) == (300, 499, POINTS)
+    assert found.values[0] == pytest.approx(302.0, abs=0.5)
+
+
+def test_an_attempt_that_goes_back_shows_its_own_rows() -> None:
+    state = state_after([5.0, 6.0], attempt=2, first=40, since=state_after([1.0] * 60))
+    assert line(state) == Sparkline(first_step=40, last_step=41, values=(5.0, 6.0))
+
+
+def test_a_signal_that_is_logged_seldom_has_gaps_and_one_that_is_not_has_no_line() -> None:
+    found = summary_of({}, state_after([0.5] + [math.nan] * 99))
+    assert found.reward is not None
+    assert found.reward.values == (0.5, *[None] * (POINTS - 1))
+    assert summary_of({}, state_after([math.nan])).reward is None
+    assert summary_of({}, JudgeState()).kl is None
+
+
+def test_the_mask_rate_and_the_risk_are_those_of_the_newest_row() -> None:
+    found = summary_of({"mask_rate": 0.25, RISK: 0.4, OUTSIDE: 0.0}, JudgeState())
+    assert found.mask_rate == 0.25
+    assert found.collapse_risk is not None
+    assert found.collapse_risk.probability == 0.4
+    assert summary_of({"mask_rate": math.nan}, JudgeState()) == summary_of({}, JudgeState())
+
+
+def test_a_run_without_recorder_is_told_how_to_turn_it_on_and_a_log_is_not() -> None:
+    run = MemoryLog().stored_run
+    told = answers_of(run, cause="reward_collapse", sends_tokens=True)
+    assert (told.command, told.are_recorded) == ("export TRMON_RECORD_DIR=recordings", False)
+    log = replace(run, config={IMPORTED: {"format": "jsonl"}})
+    assert answers_of(log, cause="reward_collapse", sends_tokens=False) is None

@@ -1,4 +1,4 @@
-"""The replay of decisions."""
+"""The replay of decisions, and the policies that reports may name."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.domain.trainer import made, report
 from trmon.domain.batches.batch import PolicyRole
 from trmon.domain.pipeline.merge import merge_reports
 from trmon.domain.pipeline.replay import ReplayedDecisions, mask_rates, minorizer_signals, replay_decisions
-from trmon.domain.policies import PolicyRegistry, PolicyVersion
+from trmon.domain.policies import PolicyRegistry, PolicyVersion, default_version
 from trmon_client.core import divergence, wire
 from trmon_client.core.bounds import minorizer
 from trmon_client.core.columns import Columns
@@ -331,3 +331,17 @@ def test_turns_that_the_trainer_did_not_decide_are_not_compared() -> None:
     found = replayed(sent(content=content, turns=wire.pack_turns(content.turns)), policies=REGISTRY)
     assert found.mismatches == 0
     assert "turn_mask_rate" not in found.signals
+
+
+def test_presets_and_all_versions_are_known() -> None:
+    moved = preset("trm", delta=0.02)
+    registry = PolicyRegistry.of(default_version(now=0.0))
+    assert registry.find(preset("seq_mis").hash) == preset("seq_mis")
+    assert registry.find(preset("icepop").hash) == preset("icepop")
+    assert registry.find(moved.hash) is None
+    assert registry.with_policy(moved).find(moved.hash) == moved
+    assert registry.with_policy(moved).with_current(default_version(now=1.0)).find(moved.hash) == moved
+
+
+def test_a_report_without_a_policy_has_the_current_one() -> None:
+    assert PolicyRegistry.of(default_version(now=0.0)).find(None) == preset("trm_auto")
