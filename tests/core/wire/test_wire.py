@@ -410,6 +410,15 @@ def test_bits_of_another_number_of_sequences_than_the_parcel_are_rejected() -> N
         wire.storable_columns(packed_report(accepted=bytes(3)))
 
 
+@given(st.binary(max_size=200))
+def test_any_bytes_raise_only_a_wire_error(body: bytes) -> None:
+    for media_type in (wire.MSGPACK, wire.JSON):
+        with pytest.raises(wire.WireError):
+            wire.decode(body, media_type=media_type)
+        with pytest.raises(wire.WireError):
+            wire.decode_bundle(body, media_type=media_type)
+
+
 RACE = """
 import dataclasses, sys, threading, typing
 import msgspec
