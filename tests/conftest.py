@@ -83,7 +83,6 @@ SLOW = (
     "fuzz/",
     "grafana/",
     "lab/",
-    "metrics/test_prometheus.py",
     "notify/test_outage.py",
     "proof/",
     "protocol/",

@@ -1,12 +1,14 @@
-"""/metrics: metric names, limits, and runs that drop out."""
+"""/metrics: metric names, limits, runs that drop out, and a real Prometheus that scrapes and is queried."""
 
 from __future__ import annotations
 
 import math
 import sqlite3
+import subprocess
 from contextlib import closing
 from dataclasses import replace
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -14,6 +16,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.fixtures.messages import ORIGIN, columns, report
+from tests.fixtures.prometheus import binary, prometheus, query, scraping
 from tests.fixtures.running_service import OwnRun, Serve, bearer, make_token
 from tests.fixtures.service import ThreadedService
 from tests.fixtures.trainer import MATH, corrupt, send, send_step, train
@@ -59,17 +62,6 @@ def scraped(client: httpx.Client, *, step: int, key: RunKey = MATH) -> Samples:
     )
 
 
-def test_runs_and_the_service_have_the_values_of_what_was_reported(client: httpx.Client) -> None:
-    train(client, steps=range(3))
-    found = scraped(client, step=2)
-    assert found["trmon_reports_total"][("status", "stored"),] == 5
-    assert sum(found["trmon_sequences_total"].values()) == 12
-    policies = {dict(labels)["policy"] for labels in found["trmon_mask_rate"]}
-    assert policies == {"trm_auto", "trm_max", "geo_mask", "token_veto"}
-    batch = client.get("/api/v1/runs/math/grpo/batches/2").json()
-    assert found["trmon_kl_k3"][("project", "math"), ("run", "grpo")] == batch["signals"]["total_kl_k3"]
-
-
 def test_increases_of_clients_losses_are_counted(run: OwnRun) -> None:
     for dropped in (2, 5, 5):
         run.send(wire.Heartbeat(**ORIGIN, losses=wire.Losses({"queue_full": dropped})))
@@ -88,12 +80,6 @@ def test_every_loss_reason_of_the_client_starts_at_zero() -> None:
     assert set(DROPPED) == {loss.value for loss in LossReason} | {"unplaced_scalar", "other"}
 
 
-def test_the_version_and_the_pages_url_are_exposed(serve: Serve) -> None:
-    with serve(public_url="http://localhost:8642/").client() as client:
-        [labels] = samples(client.get("/metrics").text)["trmon_info"]
-    assert dict(labels) == {"version": version("trmon"), "page_url": "http://localhost:8642"}
-
-
 def test_decisions_that_replay_cannot_reproduce_are_counted(run: OwnRun) -> None:
     run.send(wire.Start(**ORIGIN))
     run.send(report(step=0, policy=run.get("/policy")["hash"], accepted=b"\x0e"))
@@ -102,13 +88,16 @@ def test_decisions_that_replay_cannot_reproduce_are_counted(run: OwnRun) -> None
     assert found["trmon_decision_mismatch_total"][()] == 1
 
 
-def test_a_setting_adds_signals_and_repeats_none(serve: Serve) -> None:
+def test_reports_are_counted_and_settings_add_signals_and_the_address_of_the_page(serve: Serve) -> None:
     added = ("staleness_kl_k2", "bound_adaptive", "reward_mean", "reward_mean", "mask_rate")
-    with serve(metrics_signals=added).client() as client:
+    with serve(metrics_signals=added, public_url="http://localhost:8642/").client() as client:
         train(client)
         found = scraped(client, step=2)
+    assert found["trmon_reports_total"][("status", "stored"),] == 5
     assert found.keys() >= {"trmon_staleness_kl_k2", "trmon_bound_adaptive", "trmon_reward_mean"}
     assert all(dict(labels)["policy"] for labels in found["trmon_mask_rate"])
+    [labels] = found["trmon_info"]
+    assert dict(labels) == {"version": version("trmon"), "page_url": "http://localhost:8642"}
 
 
 def test_runs_and_scalars_are_limited_and_omitted_runs_counted(serve: Serve) -> None:
@@ -298,3 +287,34 @@ def test_every_number_and_label_can_be_parsed_back(value: float) -> None:
     [(labels, read)] = samples(f"# TYPE x gauge\n{sample_line('x', {'name': name}, value)}")["x"].items()
     assert read == value or (math.isnan(read) and math.isnan(value))
     assert dict(labels) == {"name": name}
+
+
+@pytest.mark.slow
+@pytest.mark.server("prometheus")
+def test_prometheus_scrapes_with_a_token_and_is_queried(
+    tmp_path: Path, service: ThreadedService, admin: httpx.Client
+) -> None:
+    train(admin, steps=range(3))
+    token = make_token(admin, "prometheus", Scope.READ)
+    with prometheus(tmp_path, scraping(service.url, token=token)) as api:
+        expression = 'trmon_step{project="math",run="grpo"} == 2'
+        [step] = eventually(lambda: query(api, expression), timeout_seconds=60.0)
+        # A scrape that was too slow leaves nothing until the next one.
+        [finished] = eventually(lambda: query(api, "trmon_run_state == 1"))
+        targets = eventually(lambda: api.get("/api/v1/targets").json()["data"]["activeTargets"])
+    instance = service.url.removeprefix("http://")
+    labels = {"job": "trmon", "project": "math", "run": "grpo", "instance": instance}
+    assert step["metric"] == {"__name__": "trmon_step", **labels}
+    assert finished["metric"]["state"] == "finished"
+    assert [target["lastError"] for target in targets] == [""]
+
+
+@pytest.mark.slow
+@pytest.mark.server("promtool")
+def test_promtool_finds_no_problem(client: httpx.Client) -> None:
+    train(client, steps=range(2))
+    text = client.get("/metrics").text
+    checked = subprocess.run(
+        [binary("promtool"), "check", "metrics"], input=text, capture_output=True, text=True, check=False
+    )
+    assert checked.returncode == 0, checked.stdout + checked.stderr
