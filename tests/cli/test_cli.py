@@ -1,25 +1,33 @@
-"""The command: help, tokens, spools, receivers, rules, and what it says to wrong settings and databases."""
+"""The command: help, imports, tokens, spools, receivers, rules, the doctor, and wrong settings and databases."""
 
 from __future__ import annotations
 
 import json
+import os
 import socket
 import subprocess
 import sys
+import time
+from collections.abc import Iterable
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import Result
 
 from tests.client.server import Answer, Peer
 from tests.fixtures.command import run_here, trmon
-from tests.fixtures.databases import open_migrated_store
+from tests.fixtures.databases import open_migrated_store, prepare_database
 from tests.fixtures.mail_server import MailServer
 from tests.fixtures.messages import report
 from tests.fixtures.receiver import WebhookServer
 from tests.fixtures.service import ThreadedService
 from tests.fixtures.versions import next_version
-from trmon.store.database.sqlite import exclusive_use
+from tests.store.builders import append, report_intake
+from trmon.cli.commands import COMMANDS, load_command
+from trmon.store import Store
+from trmon.store.database.sqlite import exclusive_use, record_beat
 from trmon_client.core import wire
 from trmon_client.core.wire.segments import HEADER, SUFFIX, encode_record
 
@@ -61,11 +69,11 @@ def test_a_token_is_printed_once_listed_rotated_and_revoked(tmp_path: Path) -> N
 def test_a_port_that_is_taken_is_said_so(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        refused = trmon("serve", "--port", port, "--data-dir", tmp_path / "other")
-        assert (refused.returncode, f"port {port}" in refused.stderr, "--port" in refused.stderr) == (1, True, True)
-        refused = trmon("worker", "--metrics-port", port)
-    assert (refused.returncode, refused.stdout) == (1, "")
-    assert f"cannot listen on 127.0.0.1 port {port}: Address already in use; --metrics-port chooses" in refused.stderr
+        serving = ("serve", "--port", port, "--data-dir", tmp_path)
+        [(served, of_service, _), (worked, of_worker, _)] = run_each(serving, ("worker", "--metrics-port", port))
+    assert (served, f"port {port}" in of_service, "--port" in of_service) == (1, True, True)
+    said = f"trmon: cannot listen on 127.0.0.1 port {port}: Address already in use; --metrics-port chooses"
+    assert (worked, of_worker.startswith(said)) == (1, True), of_worker
 
 
 def test_a_service_opens_no_database_that_another_holds_and_logs_what_nothing_reads(tmp_path: Path) -> None:
@@ -89,34 +97,38 @@ def test_what_only_reads_makes_no_database(tmp_path: Path, command: tuple[str, .
     assert not list(tmp_path.iterdir())
 
 
-ASKED = """
+RUN_EACH = """
 import json, sys
 from typer.testing import CliRunner
 from trmon.cli import app
-ended = [CliRunner().invoke(app, command) for command in json.loads(sys.argv[1])]
-print(json.dumps([[one.exit_code, one.output] for one in ended]))
+for command in json.loads(sys.argv[1]):
+    ended = CliRunner().invoke(app, command)
+    print(json.dumps([ended.exit_code, ended.output, [*sys.modules]]))
 """
+Ended = tuple[int, str, list[str]]
+
+
+def run_each(*commands: Iterable[object], prefix: Iterable[str] = (), **options: Any) -> list[Ended]:
+    """Run commands in one separate process; return how each ended, what it said and what was imported by then."""
+    given = json.dumps([[*map(str, command)] for command in commands])
+    run = [*prefix, sys.executable, "-c", RUN_EACH, given]
+    done = subprocess.run(run, capture_output=True, text=True, timeout=200, check=True, **options)
+    return [json.loads(line) for line in done.stdout.splitlines()]
 
 
 def test_an_older_schema_is_changed_by_migrate_alone_and_not_under_a_service(tmp_path: Path) -> None:
-    later, data = next_version(tmp_path / "next"), ("--data-dir", str(tmp_path))
-
-    def asked(*commands: tuple[str, ...]) -> list[tuple[int, str]]:
-        """Run commands of the next version, for which this one's database is older; return how each ended."""
-        given = json.dumps([(*command, *data) for command in commands])
-        run = [sys.executable, "-c", ASKED, given]
-        return json.loads(subprocess.run(run, env=later.environment, capture_output=True, check=True).stdout)
-
+    """The next version runs the commands, for which this one's database is older."""
+    later, data = next_version(tmp_path / "next"), ("--data-dir", tmp_path)
     open_migrated_store(tmp_path / "trmon.sqlite").close()
-    listing, creating = ("token", "list"), ("token", "create", "ci", "--scope", "read")
+    creating = ("token", "create", "ci", "--scope", "read", *data)
+    reading = [("token", "list"), ("token", "revoke", "ci"), ("export", "math", tmp_path / "out")]
+    asked = [(*command, *data) for command in reading]
     with exclusive_use(f"sqlite:///{tmp_path}/trmon.sqlite"):
-        [created, *read] = asked(
-            creating, listing, ("token", "revoke", "ci"), ("export", "math", str(tmp_path / "out"))
-        )
+        [created, *read] = run_each(creating, *asked, env=later.environment)
     assert (created[0], "a service uses" in created[1]) == (1, True), created
-    for status, said in read:
+    for status, said, _ in read:
         assert (status, "has schema 0001" in said, "run `trmon migrate`" in said) == (1, True, True), said
-    assert [status for status, _ in asked(("migrate",), listing)] == [0, 0]
+    assert [status for status, *_ in run_each(("migrate", *data), asked[0], env=later.environment)] == [0, 0]
 
 
 def test_a_spool_is_sent_and_again_changes_nothing(shared_service: ThreadedService, tmp_path: Path) -> None:
@@ -130,9 +142,7 @@ def test_a_spool_is_sent_and_again_changes_nothing(shared_service: ThreadedServi
     assert (again.exit_code, again.stdout) == (0, "71 duplicate\n")
 
 
-def test_what_is_damaged_refused_or_unreadable_in_a_spool_is_counted_and_the_rest_is_sent(
-    shared_service: ThreadedService, tmp_path: Path
-) -> None:
+def test_what_cannot_be_sent_of_a_spool_is_counted(shared_service: ThreadedService, tmp_path: Path) -> None:
     good, bad = report(project="math", run="other"), report(project="..", run="grpo")
     spooled(tmp_path / "spool" / "two", good, bad, tail=b"\x10\0\0")
     (tmp_path / "spool" / "one" / "00000001.seg").mkdir(parents=True)  # no one may read a folder
@@ -149,8 +159,11 @@ def test_a_spool_needs_a_service_and_segments(tmp_path: Path) -> None:
         refused = run_here("ingest", wrong)
         assert (refused.exit_code, f"DIR: {wrong} {said}" in refused.stderr) == (1, True), refused.stderr
     away = run_here("ingest", tmp_path / "spool", "--url", "http://127.0.0.1:9")
-    assert away.exit_code == 1
-    assert "no service answers" in away.stderr
+    assert (away.exit_code, "no service answers" in away.stderr) == (1, True)
+    with Peer(otherwise=Answer(200, {"Content-Type": "application/json"}, b"{}")) as stranger:
+        refused = run_here("ingest", tmp_path / "spool", "--url", stranger.url)
+    assert (refused.exit_code, len(refused.stderr.splitlines())) == (1, 1)
+    assert "does not answer like" in refused.stderr
 
 
 def test_a_test_alert_goes_through_every_receiver_and_its_outcome_is_printed() -> None:
@@ -223,29 +236,156 @@ def test_rules_are_tested_by_series(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("url", "expected"),
-    [
-        ("postgresql://me:secret@127.0.0.1:port/x", "expected sqlite:///"),
-        ("postgresql://me:secret@127.0.0.1:1/x?foo=bar", 'invalid connection option "foo"; correct TRMON_DATABASE_URL'),
-    ],
-)
-def test_a_database_url_that_is_none_is_one_line_of_doctor(url: str, expected: str) -> None:
-    refused = run_here("doctor", database_url=url)
-    assert (refused.exit_code, expected in refused.stdout) == (1, True), refused.output
-    assert "secret" not in refused.output
-
-
-def test_another_program_at_the_address_of_a_spool_is_said_to_be_one(tmp_path: Path) -> None:
-    spooled(tmp_path / "spool", report(project="math", run="grpo"))
-    with Peer(otherwise=Answer(200, {"Content-Type": "application/json"}, b"{}")) as stranger:
-        refused = run_here("ingest", tmp_path / "spool", "--url", stranger.url)
-    assert (refused.exit_code, len(refused.stderr.splitlines())) == (1, 1)
-    assert "does not answer like" in refused.stderr
-
-
 def test_what_cannot_be_written_is_one_line(tmp_path: Path) -> None:
     with Path("/dev/full").open("wb") as full:
         command = [sys.executable, "-c", "from trmon.cli import app; app()", "migrate", "--data-dir", str(tmp_path)]
         ended = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=100, check=False)
     assert (ended.returncode, ended.stderr) == (1, "trmon: [Errno 28] No space left on device\n")
+
+
+DATABASE_AND_SERVER = {
+    "sqlalchemy",
+    "psycopg",
+    "redis",
+    "fastapi",
+    "uvicorn",
+    "prometheus_client",
+    "torch",
+    "trmon.store",
+}
+HTTP = {"httpx", "urllib3"}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_listed_summary_is_the_first_line_of_the_help(name: str) -> None:
+    text = load_command(name).help or ""
+    assert COMMANDS[name].summary == " ".join(text.partition("\n\n")[0].split())
+
+
+NEEDED_LATER = (
+    (("--help", "top --help"), DATABASE_AND_SERVER | HTTP | {"pydantic_settings", "numpy"}),
+    (("--version",), DATABASE_AND_SERVER | HTTP | {"pydantic_settings"}),
+    (
+        ("show --help", "diagnose --example", "whatif --help", "ingest --help", "rules check --help"),
+        DATABASE_AND_SERVER | HTTP,
+    ),
+    (("mcp --help",), DATABASE_AND_SERVER | HTTP | {"mcp", "starlette"}),
+    (("preflight --help", "replay --help"), DATABASE_AND_SERVER | {"urllib3"}),
+    (("notify test --help",), DATABASE_AND_SERVER - {"prometheus_client"} | {"urllib3"}),
+    (("migrate --help",), set()),
+)
+"""Commands in the order in which one process runs them, each with what it and those before it must not import."""
+
+
+def test_commands_import_only_what_they_need_and_those_of_the_database_the_store() -> None:
+    commands = [(command, unneeded) for some, unneeded in NEEDED_LATER for command in some]
+    ended = run_each(*(command.split() for command, _ in commands))
+    for (command, unneeded), (*_, modules) in zip(commands, ended, strict=True):
+        assert unneeded.isdisjoint(modules), command
+    assert {"sqlalchemy", "trmon.store"} <= {*ended[-1][2]}
+
+
+def examined(folder: Path, **variables: str) -> tuple[int, str]:
+    done = run_here("doctor", "--data-dir", folder, **variables)
+    return done.exit_code, done.output
+
+
+def test_the_doctor_passes_a_sound_installation(tmp_path: Path) -> None:
+    assert run_here("token", "create", "root", "--scope", "admin", "--data-dir", tmp_path).exit_code == 0
+    status, said = examined(tmp_path, public_url="https://trmon.example", slack_url="https://hooks.slack.example/x")
+    assert (status, "fail" in said, "warn" in said) == (0, False, False), said
+    assert "ok    receivers: slack" in said
+
+
+POSTGRES = "postgresql://me:secret@127.0.0.1"
+
+
+@pytest.mark.parametrize(
+    ("before", "variables", "status", "lines"),
+    [
+        ([], {}, 1, ["fail  database: FOLDER/trmon.sqlite does not exist", "-> `trmon serve` creates it"]),
+        (
+            ["migrate"],
+            {},
+            0,
+            [
+                "warn  receivers: no receiver of alerts is configured: alerts are shown on the page only",
+                "`trmon notify test` tests them",
+            ],
+        ),
+        (
+            ["token create root --scope admin", "token revoke root --force"],
+            {},
+            1,
+            [
+                "fail  access: no token of scope admin is valid",
+                "-> create one: `trmon token create NAME --scope admin`",
+            ],
+        ),
+        (
+            ["migrate"],
+            {"slack_ulr": "https://hooks.example/secret", "mode": "observe"},
+            0,
+            ["warn  settings: TRMON_SLACK_ULR is not a setting and has no effect", "-> did you mean TRMON_SLACK_URL?"],
+        ),
+        (["migrate"], {"rules_file": "/nowhere/rules.yaml"}, 1, ["fail  rules:"]),
+        (["migrate"], {"host": "0.0.0.0"}, 1, ["fail  access:"]),
+        (["migrate"], {"database_url": f"{POSTGRES}:1/trmon"}, 1, ["fail  database:"]),
+        ([], {"database_url": f"{POSTGRES}:port/x"}, 1, ["expected sqlite:///"]),
+    ],
+    ids=["no database", "no receiver", "no token", "no setting", "rules", "exposed", "no server", "no address"],
+)
+def test_the_doctor_names_what_is_wrong_and_what_to_do(
+    tmp_path: Path, before: list[str], variables: dict[str, str], status: int, lines: list[str]
+) -> None:
+    for command in before:
+        assert run_here(*command.split(), "--data-dir", tmp_path).exit_code == 0
+    found, said = examined(tmp_path, **variables)
+    assert (found, "secret" in said) == (status, False), said
+    assert [line for line in lines if line.replace("FOLDER", str(tmp_path)) not in said] == [], said
+    assert said.count("is not a setting") == ("slack_ulr" in variables)
+
+
+def test_a_hung_worker_and_a_report_that_waits_are_named(tmp_path: Path) -> None:
+    run_here("migrate", "--data-dir", tmp_path)
+    url, file = f"sqlite:///{tmp_path / 'trmon.sqlite'}", tmp_path / "trmon.sqlite"
+    assert "ok    judging: no service uses this file; no report waits" in examined(tmp_path)[1]
+    with exclusive_use(url):
+        assert "ok    judging: a worker made progress " in examined(tmp_path)[1]
+        with closing(Store.open(url)) as store:
+            append(store, report_intake(), now=time.time() - 1000.0)
+        assert "warn  judging: the oldest report waits for 100" in examined(tmp_path)[1]
+        record_beat(file, at=time.time() - 60.0)
+        status, said = examined(tmp_path)
+        assert (status, "fail  judging: no worker beats for 60 s; the oldest report waits" in said) == (1, True), said
+
+
+@pytest.mark.server("postgres")
+def test_a_fleet_without_workers_is_named(tmp_path: Path, postgres_url: str) -> None:
+    assert "fail  judging: there is no worker" in examined(tmp_path, database_url=postgres_url)[1]
+    with closing(Store.open(postgres_url)) as store:
+        leases = store.leases("one", lease_seconds=10.0)
+        leases.renew()
+        assert "ok    judging: a worker made progress " in examined(tmp_path, database_url=postgres_url)[1]
+
+
+WITHOUT_PRIVILEGE = ("setpriv", "--bounding-set=-all", "--inh-caps=-all")
+"""Takes root's right to write where permissions forbid it."""
+SERVE = ("serve", "--port", "0")
+
+
+@pytest.mark.server("setpriv")
+@pytest.mark.parametrize("commands", [(SERVE,), (SERVE, ("doctor",), ("token", "list"))], ids=["empty", "migrated"])
+def test_a_data_folder_that_cannot_be_written_is_named(tmp_path: Path, commands: tuple[tuple[str, ...], ...]) -> None:
+    folder = tmp_path / "data"
+    folder.mkdir()
+    file = folder / "trmon.sqlite"
+    if len(commands) > 1:
+        prepare_database(f"sqlite:///{file}")
+        file.chmod(0o444)
+    folder.chmod(0o555)
+    before = sorted(path.name for path in folder.iterdir())
+    asked = [(*command, "--data-dir", folder) for command in commands]
+    for status, said, _ in run_each(*asked, prefix=() if os.geteuid() else WITHOUT_PRIVILEGE):
+        assert (status, str(file) in said, "writable for this user" in said) == (1, True, True), said
+    assert sorted(path.name for path in folder.iterdir()) == before

@@ -1,9 +1,14 @@
-"""Backup and restore as an engineer runs them: beside a service under load, then in its place."""
+"""Commands over a database: backup, archive, lake and audit log; one that is damaged is one line, never a traceback."""
 
 from __future__ import annotations
 
 import os
+import pwd
+import random
+import shutil
+import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
@@ -11,31 +16,32 @@ from typing import Any
 import duckdb
 import httpx
 import pytest
+import zstandard
 
-from tests.fixtures.command import run_here, trmon
+from tests.fixtures.command import run_here, run_python
 from tests.fixtures.databases import open_migrated_store
 from tests.fixtures.messages import ORIGIN
 from tests.fixtures.service import ServiceProcess, ThreadedService
 from tests.fixtures.trainer import MATH, send, send_step, statuses, step_report, train
 from tests.fixtures.waiting import eventually
+from tests.store.lake.lakes import put_ended_run
+from trmon.domain.access import EVERYTHING, AuditAction
+from trmon.domain.errors import NotReady
 from trmon.domain.identity import RunKey
+from trmon.store import Store
 from trmon_client.core import wire
 
 RUN = "/api/v1/runs/math/grpo"
-Start = Callable[[Path], ThreadedService]
 
 
-@pytest.fixture
-def start() -> Iterator[Start]:
-    """Return a function that starts a service over a folder; all end with the test."""
-    started: list[ThreadedService] = []
-
-    def begin(data_dir: Path) -> ThreadedService:
-        started.append(ThreadedService(data_dir))
-        return started[-1]
-
-    yield begin
-    for service in started:
+@contextmanager
+def serving(folder: Path) -> Iterator[httpx.Client]:
+    """Start a service over a folder."""
+    service = ThreadedService(folder)
+    try:
+        with service.client() as client:
+            yield client
+    finally:
         service.stop()
 
 
@@ -58,9 +64,7 @@ class Trainer(Thread):
         self.join()
 
 
-def test_a_service_under_load_is_backed_up_and_its_restored_twin_goes_on(
-    process: ServiceProcess, start: Start, tmp_path: Path
-) -> None:
+def test_a_backup_under_load_is_restored(process: ServiceProcess, tmp_path: Path) -> None:
     file = tmp_path / "backup.sqlite"
     with process.client() as client:
         trainer = Trainer(client)
@@ -76,7 +80,7 @@ def test_a_service_under_load_is_backed_up_and_its_restored_twin_goes_on(
 
     twin = tmp_path / "twin"
     assert run_here("restore", file, "--data-dir", twin).exit_code == 0
-    with start(twin).client() as client:
+    with serving(twin) as client:
         resent = [statuses(client, MATH, step_report(step)) for step in range(trainer.step + 6)]
         send(client, MATH, wire.Finish(**ORIGIN, sequence=1, finished=[wire.ChunkCount(trainer.step + 5, None, 1)]))
         eventually(lambda: client.get(RUN).json()["state"], lambda state: state == "finished")
@@ -144,9 +148,7 @@ def _without_ids(answer: Any) -> Any:
     return answer
 
 
-def test_another_service_answers_as_the_first_did_and_goes_on(
-    service: ThreadedService, shared: httpx.Client, start: Start, tmp_path: Path
-) -> None:
+def test_an_imported_archive_answers_alike(service: ThreadedService, shared: httpx.Client, tmp_path: Path) -> None:
     before = {key: answers(shared, key) for key in (ENDED, LIVE)}
     exported = run_here("export", "math", tmp_path / "archive", "--data-dir", service.data_dir)
     assert exported.exit_code == 0, exported.stderr
@@ -157,7 +159,7 @@ def test_another_service_answers_as_the_first_did_and_goes_on(
     assert imported[0].stdout.splitlines() == ["math/grpo: imported", "math/live: imported"], imported[0].stderr
     assert imported[1].stdout.splitlines() == ["math/grpo: already present", "math/live: already present"]
 
-    with start(other).client() as client:
+    with serving(other) as client:
         assert {key: answers(client, key) for key in (ENDED, LIVE)} == before
         for step in range(4, 6):
             send_step(client, LIVE, step=step)
@@ -167,9 +169,7 @@ def test_another_service_answers_as_the_first_did_and_goes_on(
     assert series["step"] == list(range(6))
 
 
-def test_duckdb_reads_the_numbers_that_the_service_answers(
-    service: ThreadedService, shared: httpx.Client, tmp_path: Path
-) -> None:
+def test_duckdb_reads_the_service_s_numbers(service: ThreadedService, shared: httpx.Client, tmp_path: Path) -> None:
     root = tmp_path / "archive"
     assert run_here("export", "math", root, "--data-dir", service.data_dir).exit_code == 0
     said = answers(shared, ENDED)
@@ -198,12 +198,227 @@ def test_what_is_wrong_is_one_line(tmp_path: Path) -> None:
     assert (nothing.exit_code, "export it again with `trmon export`" in nothing.stderr) == (1, True)
 
 
-def test_without_pyarrow_it_says_what_brings_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    absent = tmp_path / "site"
-    absent.mkdir()
-    (absent / "pyarrow.py").write_text("raise ModuleNotFoundError(\"No module named 'pyarrow'\", name='pyarrow')")
-    monkeypatch.setenv("PYTHONPATH", str(absent), prepend=os.pathsep)
+def test_without_pyarrow_it_says_what_brings_it(tmp_path: Path) -> None:
     open_migrated_store(tmp_path / "data" / "trmon.sqlite").close()
-    refused = trmon("export", "math", tmp_path / "archive", "--data-dir", tmp_path / "data")
+    code = "import sys; sys.modules['pyarrow'] = None; from trmon.cli import app; app()"
+    refused = run_python(code, "export", "math", tmp_path / "archive", "--data-dir", tmp_path / "data")
     said = "trmon: archives need pyarrow; pip install 'trmon[export]' brings it\n"
     assert (refused.returncode, refused.stderr) == (1, said)
+
+
+def test_commands_are_recorded_without_secrets(tmp_path: Path) -> None:
+    data, file = ("--data-dir", tmp_path / "data"), tmp_path / "backup.sqlite"
+    creating = ("token", "create", "ci", "--scope", "read", "--project", "math")
+    done = [run_here(*one, *data) for one in (creating, ("token", "revoke", "ci"), ("backup", file), ("restore", file))]
+    assert [one.exit_code for one in done] == [0] * 4
+    secret = done[0].stdout.strip()
+    with closing(Store.open(f"sqlite:///{tmp_path}/data/trmon.sqlite")) as store:
+        entries = store.audit.list(access=EVERYTHING, after=None, limit=10).items
+    assert [(entry.action, entry.target, entry.project) for entry in entries] == [
+        (AuditAction.DATABASE_RESTORE.value, "trmon.sqlite", None),
+        (AuditAction.TOKEN_REVOKE.value, "ci", "math"),
+        (AuditAction.TOKEN_CREATE.value, "ci", "math"),
+    ]
+    assert {(entry.actor, entry.token_id) for entry in entries} == {(f"cli:{pwd.getpwuid(os.getuid()).pw_name}", None)}
+    assert entries[0].after == {"from": str(file)}
+    assert secret not in repr(entries)
+
+
+LONG_AGO = 1_700_000_000.0
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """A data directory with a run that ended long ago."""
+    with closing(open_migrated_store(tmp_path / "trmon.sqlite")) as store:
+        put_ended_run(store, "one", now=LONG_AGO)
+    return tmp_path
+
+
+def run_with_lake(*arguments: object, lake: Path | str | None = None) -> tuple[int, str]:
+    """Run a command and return its exit status and output."""
+    done = run_here(*arguments, **({} if lake is None else {"lake_url": str(lake)}))
+    return done.exit_code, done.output
+
+
+def test_what_waits_moves_and_is_shown(data: Path) -> None:
+    lake = data / "lake"
+    assert run_with_lake("doctor", "--data-dir", data, lake=lake)[1].count("1 are due for more than a day") == 1
+    assert "waiting:  1 attempts due, 0 ended" in run_with_lake("lake", "status", "--data-dir", data, lake=lake)[1]
+    status, moved = run_with_lake("lake", "move", "--data-dir", data, lake=lake)
+    assert status == 0
+    assert "batch 1: 1 attempts, 3 reports, " in moved
+    assert "10 rows deleted from the database" in moved
+    shown = run_with_lake("lake", "status", "--data-dir", data, lake=lake)[1]
+    assert "moved:    1 attempts in 1 batches, " in shown
+    assert "waiting:  0 attempts due" in shown
+    assert f"ok    lake: {lake}, 1 attempts moved" in run_with_lake("doctor", "--data-dir", data, lake=lake)[1]
+    assert (
+        "fail  lake: 1 attempts are in a lake, and TRMON_LAKE_URL is not set"
+        in run_with_lake("doctor", "--data-dir", data)[1]
+    )
+
+
+def test_a_lake_that_is_away_is_named_with_what_waits(data: Path) -> None:
+    blocked = data / "blocked"
+    blocked.mkdir()
+    (blocked / "reports").mkdir()
+    (blocked / "reports" / "_delta_log").write_text("no folder")
+    status, said = run_with_lake("doctor", "--data-dir", data, lake=blocked)
+    assert status == 1
+    assert f"fail  lake: the lake {blocked} failed" in said
+    assert "1 attempts of ended runs wait" in said
+
+
+RECORDED = Path(__file__).parents[1] / "fixtures" / "data_of_0_2_0" / "trmon.sqlite.zst"
+PAGE = 8192
+FILE = "trmon.sqlite"
+
+Damage = Callable[[Path, random.Random], None]
+
+
+def flip(data: bytearray, places: list[int], choice: random.Random) -> None:
+    for place in places:
+        data[place] ^= choice.randrange(1, 256)
+
+
+def at(places: Callable[[int, random.Random], list[int]]) -> Damage:
+    """Return what changes the bytes of a file at some places. Args: places: of a size."""
+
+    def damage(file: Path, choice: random.Random) -> None:
+        data = bytearray(file.read_bytes())
+        flip(data, places(len(data), choice), choice)
+        file.write_bytes(data)
+
+    return damage
+
+
+def in_values(file: Path, choice: random.Random) -> None:
+    """Change a byte of some texts and blobs, and put values of another type in some cells."""
+    with closing(sqlite3.connect(file)) as database:
+        database.text_factory = bytes
+        names = [row[0].decode() for row in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        for table in choice.choices([name for name in names if not name.startswith("sqlite_")], k=12):
+            found = database.execute(f"SELECT rowid, * FROM {table}")
+            columns, rows = [column[0] for column in found.description], found.fetchall()
+            if not rows:
+                continue
+            row, index = choice.choice(rows), choice.randrange(1, len(columns))
+            kind = f"typeof({columns[index]})"
+            [stored] = database.execute(f"SELECT {kind} FROM {table} WHERE rowid = ?", row[:1]).fetchone()
+            value, cast = choice.choice([b"\xff\0", "{", -1, 1 << 62]), "?"
+            if isinstance(row[index], bytes) and row[index]:
+                changed = bytearray(row[index])
+                flip(changed, [choice.randrange(len(changed))], choice)
+                value, cast = bytes(changed), "CAST(? AS TEXT)" if stored == b"text" else "?"
+            try:
+                database.execute(f"UPDATE {table} SET {columns[index]} = {cast} WHERE rowid = ?", [value, row[0]])
+            except sqlite3.IntegrityError:
+                continue
+        database.commit()
+
+
+def in_the_log(file: Path, choice: random.Random) -> None:
+    """Leave a log that was not merged, with changed bytes."""
+    with closing(sqlite3.connect(file)) as database:
+        database.execute("PRAGMA journal_mode = WAL")
+        database.execute("PRAGMA wal_autocheckpoint = 0")
+        database.executemany("INSERT INTO project VALUES (?, 1.0)", [[f"p{i}"] for i in range(300)])
+        database.execute("UPDATE alert_event SET at = at + 1")
+        database.commit()
+        log = bytearray(file.with_name(f"{file.name}-wal").read_bytes())
+        whole = file.read_bytes()
+    flip(log, choice.choices(range(len(log)), k=choice.choice([1, 30])), choice)
+    file.write_bytes(whole)
+    file.with_name(f"{file.name}-wal").write_bytes(log)
+
+
+def cut_off(file: Path, choice: random.Random) -> None:
+    file.write_bytes(file.read_bytes()[: choice.randrange(file.stat().st_size)])
+
+
+DAMAGES: dict[str, Damage] = {
+    "the header": at(lambda _, choice: choice.choices(range(100), k=3)),
+    "the schema": at(lambda _, choice: choice.choices(range(100, PAGE), k=8)),
+    "heads of pages": at(lambda size, choice: [page * PAGE for page in choice.choices(range(1, size // PAGE), k=9)]),
+    "a byte anywhere": at(lambda size, choice: [choice.randrange(size)]),
+    "bytes everywhere": at(lambda size, choice: choice.choices(range(size), k=2000)),
+    "values": in_values,
+    "the log": in_the_log,
+    "the end": cut_off,
+}
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A sound database in a folder, and an archive beside it."""
+    folder = tmp_path_factory.mktemp("sound")
+    (folder / FILE).write_bytes(zstandard.ZstdDecompressor().decompress(RECORDED.read_bytes()))
+    assert run_here("migrate", "--data-dir", folder).exit_code == 0
+    assert run_here("export", "math", folder / "archive", "--data-dir", folder).exit_code == 0
+    return folder
+
+
+N_SEEDS = 3
+READING = (
+    ("doctor",),
+    ("backup", "{tmp}/backup.sqlite"),
+    ("export", "math", "{tmp}/archive"),
+    ("query", "SELECT count(*), max(owner) FROM runs"),
+    ("query", "SELECT * FROM batches"),
+    ("query", "SELECT * FROM alerts"),
+    ("token", "list"),
+    ("lake", "status"),
+)
+WRITING = (
+    ("restore", "{sound}/trmon.sqlite"),
+    ("token", "create", "trainer", "--scope", "read"),
+    ("import", "{sound}/archive", "--project", "other"),
+    ("migrate",),
+)
+
+
+@pytest.mark.parametrize("seed", range(N_SEEDS))
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES.keys())
+def test_commands_answer_with_one_line(damage: Damage, seed: int, sound: Path, tmp_path: Path) -> None:
+    """Each seed has a third of the commands; those that write have the database to themselves."""
+    data = tmp_path / "data"
+    data.mkdir()
+    shutil.copy(sound / FILE, data / FILE)
+    damage(data / FILE, random.Random(seed))
+    for command in WRITING[seed::N_SEEDS]:
+        shutil.copytree(data, tmp_path / command[0])
+        status = answered(command, sound=sound, tmp=tmp_path, data=tmp_path / command[0])
+        assert (command[0], status) != ("restore", 1)
+    shutil.copytree(data, tmp_path / "as-it-was")
+    answered(("restore", "{tmp}/as-it-was/trmon.sqlite"), sound=sound, tmp=tmp_path, data=tmp_path / "restored")
+    for command in READING[seed::N_SEEDS]:
+        answered(command, sound=sound, tmp=tmp_path, data=data)
+
+
+def answered(command: tuple[str, ...], *, sound: Path, tmp: Path, data: Path) -> int:
+    """Return the exit status of a command that ends without a traceback, and with one line where it fails."""
+    done = run_here(*(word.format(sound=sound, tmp=tmp) for word in command), "--data-dir", data)
+    assert done.exit_code in (0, 1), (command, done.output)
+    assert "Traceback" not in done.output, command
+    if done.exit_code == 1 and command[0] != "doctor":
+        assert len(done.stderr.strip().splitlines()) == 1, (command, done.output)
+    return done.exit_code
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES.keys())
+def test_the_service_refuses_to_start_or_answers(damage: Damage, sound: Path, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    shutil.copy(sound / FILE, data / FILE)
+    damage(data / FILE, random.Random(1))
+    try:
+        service = ThreadedService(data)
+    except NotReady:
+        return
+    with service.client() as client:
+        for path in ("runs", "fleet", "alerts", "runs/math/finished", "runs/math/finished/signals?names=grad_norm"):
+            answer = client.get(f"/api/v1/{path}")
+            assert answer.json() is not None
+            assert answer.status_code != 500 or "damaged" in answer.text, answer.text
+    service.stop()

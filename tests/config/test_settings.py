@@ -1,20 +1,22 @@
-"""Settings are read from TRMON_* variables, validated, immutable and documented; unknown variables are reported."""
+"""Settings are read from TRMON_* variables and files of secrets, validated, immutable and documented."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
-from pydantic import ValidationError
+from pydantic import SecretStr, ValidationError
 
-from trmon.config.settings import CLIENT_SETTINGS, Settings, unknown_variables
+from tests.fixtures.command import run_here
+from trmon.config.settings import CLIENT_SETTINGS, SECRET_FILES, Settings, unknown_variables
+from trmon.domain.errors import InvalidInput
 from trmon_client.config.service_address import variable_name
 from trmon_client.config.settings import resolve_settings
 
 
 @pytest.fixture(autouse=True)
 def bare_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in Settings.model_fields:
+    for name in (*Settings.model_fields, *SECRET_FILES):
         monkeypatch.delenv(f"TRMON_{name.upper()}", raising=False)
 
 
@@ -186,9 +188,7 @@ def test_unknown_variables_are_reported_with_the_most_similar_one(name: str, sim
     assert list(unknown_variables(["PATH", "TRMON_PORT", name, "MYTRMON_X"])) == [(name, similar)]
 
 
-def test_the_variables_that_kubernetes_sets_for_a_service_named_trmon_are_ignored(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_variables_that_kubernetes_sets_are_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     variables = {
         "TRMON_PORT": "tcp://10.0.0.7:8642",
         "TRMON_PORT_8642_TCP": "tcp://10.0.0.7:8642",
@@ -219,3 +219,80 @@ def test_the_listed_client_settings_are_those_that_the_client_reads() -> None:
     given = {variable_name("project"), variable_name("run")}
     read = {name for name in read if name.startswith("TRMON_")}
     assert read | given == {variable_name(name) for name in CLIENT_SETTINGS}
+
+
+SECRET = "s3cret-value"
+
+
+def give(monkeypatch: pytest.MonkeyPatch, path: Path, content: bytes, *, name: str = "TOKEN") -> None:
+    path.write_bytes(content)
+    monkeypatch.setenv(f"TRMON_{name}_FILE", str(path))
+
+
+def test_every_secret_can_be_read_from_a_file() -> None:
+    assert {name.removesuffix("_FILE") for name in SECRET_FILES} == {
+        *("database_url", "redis_url", "webhook_url", "webhook_secret", "slack_url", "pagerduty_key"),
+        *("alertmanager_url", "smtp_user", "smtp_password", "apprise_urls", "token", "grafana_token"),
+    }
+    assert not list(unknown_variables(f"TRMON_{name.upper()}" for name in SECRET_FILES))
+
+
+@pytest.mark.parametrize("end", [b"", b"\r\n"])
+def test_line_ends_after_the_secret_are_dropped(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, end: bytes) -> None:
+    give(monkeypatch, tmp_path / "token", b" " + SECRET.encode() + end)
+    token = Settings().token
+    assert token is not None
+    assert token.get_secret_value() == f" {SECRET}"
+    assert SECRET not in repr(Settings())
+
+
+def test_files_hold_database_urls_and_json(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    give(monkeypatch, tmp_path / "url", b"postgresql+psycopg://trmon:pw@db/trmon\n", name="DATABASE_URL")
+    give(monkeypatch, tmp_path / "apprise", b'{"teams": "json://a.example"}\n', name="APPRISE_URLS")
+    monkeypatch.setenv("TRMON_APPRISE_UNCHECKED_ADDRESSES", "true")
+    settings = Settings()
+    assert settings.store_url == "postgresql+psycopg://trmon:pw@db/trmon"
+    assert settings.apprise_urls == {"teams": SecretStr("json://a.example")}
+
+
+def test_a_variable_without_a_value_counts_as_unset(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    give(monkeypatch, tmp_path / "token", SECRET.encode())
+    monkeypatch.setenv("TRMON_TOKEN", "")
+    monkeypatch.setenv("TRMON_SLACK_URL_FILE", "")
+    assert Settings().receivers == ()
+    assert Settings().token == SecretStr(SECRET)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"\n\n", "is empty"),
+        (b"\xff\xfe", "is not UTF-8 text"),
+        (b"x" * 70_000, "is larger than 65536 bytes"),
+        (None, "cannot be read: No such file or directory"),
+    ],
+)
+def test_a_file_without_a_secret_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, content: bytes | None, message: str
+) -> None:
+    path = tmp_path / "token"
+    give(monkeypatch, path, content or b"")
+    if content is None:
+        path.unlink()
+    with pytest.raises(InvalidInput, match=f"TRMON_TOKEN_FILE: {path} {message}"):
+        Settings()
+
+
+def test_a_secret_and_its_file_are_not_both_given(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    give(monkeypatch, tmp_path / "token", SECRET.encode())
+    monkeypatch.setenv("TRMON_TOKEN", "other")
+    with pytest.raises(InvalidInput, match="TRMON_TOKEN_FILE: is set, and so is TRMON_TOKEN"):
+        Settings()
+
+
+def test_a_command_prints_the_variable_and_not_the_secret(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    give(monkeypatch, tmp_path / "url", SECRET.encode(), name="SLACK_URL")
+    refused = run_here("serve", "--port", 0, "--data-dir", tmp_path)
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert "TRMON_SLACK_URL: must be a URL" in refused.stderr
+    assert SECRET not in refused.stderr

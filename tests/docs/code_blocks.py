@@ -1,4 +1,4 @@
-"""The code blocks of the README files and of the documentation."""
+"""The code blocks of the README files and of the documentation, and the tests that pages name."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import re
 import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -77,3 +78,12 @@ def lines(block: Block) -> Iterator[str]:
     for line in re.split(r"\n(?=(?:[^']*'[^']*')*[^']*$)", re.sub(r"\\\n\s*", "", block.text)):
         if line.strip():
             yield line.strip()
+
+
+@cache
+def functions_in(path: str) -> frozenset[str]:
+    """Return the names of the tests in a file, none if there is no file."""
+    file = ROOT / path
+    nodes = ast.walk(ast.parse(file.read_text())) if file.is_file() else ()
+    names = (node.name for node in nodes if isinstance(node, ast.FunctionDef))
+    return frozenset(name for name in names if name.startswith("test_"))

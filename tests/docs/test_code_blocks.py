@@ -37,16 +37,16 @@ from trmon_client.monitor import Monitor
 from trmon_client.turns import turn_ids_of_mask
 
 ELSEWHERE = {
-    ("alerts.md", "json"): "tests/docs/test_alerts.py",
-    ("alerts.md", "python"): "tests/docs/test_alerts.py",
-    ("assistants.md", "json"): "tests/docs/test_assistants.py",
+    ("alerts.md", "json"): "tests/docs/test_pages.py",
+    ("alerts.md", "python"): "tests/docs/test_pages.py",
+    ("assistants.md", "json"): "tests/docs/test_pages.py",
     ("deploy.md", "yaml"): "tests/deploy/test_kubernetes_components.py",
-    ("diagnosis.md", "python"): "tests/docs/test_diagnosis.py",
-    ("missing-alerts.md", "sh"): "tests/docs/test_missing_alerts.py",
+    ("diagnosis.md", "python"): "tests/docs/test_pages.py",
+    ("missing-alerts.md", "sh"): "tests/docs/test_pages.py",
     ("operations.md", "sh"): "tests/docs/test_operations.py",
-    ("python.md", "python"): "tests/docs/test_python.py",
-    ("queries.md", "python"): "tests/docs/test_queries.py",
-    ("queries.md", "sql"): "tests/docs/test_queries.py",
+    ("python.md", "python"): "tests/docs/test_operations.py",
+    ("queries.md", "python"): "tests/docs/test_operations.py",
+    ("queries.md", "sql"): "tests/docs/test_operations.py",
 }
 """The test that runs the blocks of a page in a language."""
 IN_PEERS = {
@@ -248,28 +248,7 @@ INSTALLED = {"trmon-client", "./client", ".", *(f"trmon[{extra}]" for extra in E
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the files that commands read; what they write, they name, or is below TRMON_DATA_DIR."""
-    folder = tmp_path_factory.mktemp("files")
-    write_files(folder)
-    return folder
-
-
-@pytest.mark.parametrize("line", [line for line in COMMANDS if line.startswith("trmon ") and line.split()[1] in RUN])
-def test_a_command_runs(
-    line: str, place: Path, files: Path, seeded: ThreadedService, archive: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if AWAY.search(line):
-        pytest.skip("reads a lake in S3 or asks another server")
-    monkeypatch.chdir(files)
-    monkeypatch.syspath_prepend(str(files))
-    monkeypatch.setenv("TRMON_DATA_DIR", str(place / "data"))
-    line = re.sub(r"(?<= )(/archive/math|archive/)(?= )", str(archive), f"{line} ")
-    words = shlex.split(URLS.sub(seeded.url, with_values(line)).partition(" > ")[0], comments=True)
-    done = run_here(*(path for word in words[1:] for path in (files.glob(word) if "*" in word else [word])))
-    assert done.exit_code in ((0, 1) if words[1] in ("diagnose", "preflight") else (0,)), done.output
-
-
-def write_files(place: Path) -> None:
-    """Write the logs, rules, log-probs and modules that pages name."""
+    place = tmp_path_factory.mktemp("files")
     unpacked_mlflow_store(place)
     shutil.copytree(TRACKER_LOGS / "wandb", place / "wandb")
     shutil.copytree(TRACKER_LOGS / "tensorboard", place / "tensorboard_log/math")
@@ -298,6 +277,22 @@ def write_files(place: Path) -> None:
     for name in ("rollout", "trainer"):
         np.savez(place / f"{name}.npz", **arrays)
     np.savez(place / "step.npz", **arrays, rollout_logprobs=arrays["logprobs"])
+    return place
+
+
+@pytest.mark.parametrize("line", [line for line in COMMANDS if line.startswith("trmon ") and line.split()[1] in RUN])
+def test_a_command_runs(
+    line: str, place: Path, files: Path, seeded: ThreadedService, archive: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if AWAY.search(line):
+        pytest.skip("reads a lake in S3 or asks another server")
+    monkeypatch.chdir(files)
+    monkeypatch.syspath_prepend(str(files))
+    monkeypatch.setenv("TRMON_DATA_DIR", str(place / "data"))
+    line = re.sub(r"(?<= )(/archive/math|archive/)(?= )", str(archive), f"{line} ")
+    words = shlex.split(URLS.sub(seeded.url, with_values(line)).partition(" > ")[0], comments=True)
+    done = run_here(*(path for word in words[1:] for path in (files.glob(word) if "*" in word else [word])))
+    assert done.exit_code in ((0, 1) if words[1] in ("diagnose", "preflight") else (0,)), done.output
 
 
 def test_the_rules_of_the_page_are_rules_and_their_tests_pass(place: Path) -> None:

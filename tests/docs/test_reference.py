@@ -8,6 +8,7 @@ import importlib
 import inspect
 import pkgutil
 import re
+from collections.abc import Callable
 from importlib.resources import files
 from operator import attrgetter
 from pathlib import Path
@@ -20,6 +21,7 @@ import trmon_client
 from docs.reference import generate
 from docs.reference.generate import generated
 from docs.reference.rules_schema import rules_json_schema
+from tests.docs.code_blocks import functions_in
 from tests.domain.rules.rule_documents import CONDITIONS, INVALID_RULES, InvalidRules
 from trmon.domain.rules.rule_yaml import FIELDS
 from trmon_client import BatchDecision, Monitor
@@ -33,14 +35,17 @@ from trmon_client.core.signals.catalogue import SIGNALS
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize(("path", "text"), generated().items())
+GENERATED = generated()
+
+
+@pytest.mark.parametrize(("path", "text"), GENERATED.items())
 def test_a_generated_page_is_what_its_code_generates(path: str, text: str) -> None:
     assert (ROOT / path).read_text() == text, "run `make docs`"
 
 
 def test_every_runbook_is_of_a_rule_that_there_is() -> None:
     pages = {str(page.relative_to(ROOT)) for page in ROOT.glob("docs/runbooks/*.md")}
-    assert pages == {path for path in generated() if path.startswith("docs/runbooks/")}
+    assert pages == {path for path in GENERATED if path.startswith("docs/runbooks/")}
 
 
 def test_every_link_between_documents_leads_somewhere() -> None:
@@ -73,16 +78,10 @@ def names(section: int) -> set[str]:
     return {row.name for row in FORMULAS if row.section.startswith(f"{section}.")}
 
 
-@pytest.mark.parametrize("function", sorted({row.function for row in FORMULAS}))
-def test_every_function_says_its_source(function: str) -> None:
-    assert generate.source_of(function)
-
-
-@pytest.mark.parametrize("test", sorted({row.test for row in FORMULAS}))
-def test_every_test_is_there(test: str) -> None:
-    path, name = test.split("::")
-    tree = ast.parse((ROOT / "tests" / path).read_text())
-    assert name in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+def test_every_function_says_its_source_and_every_test_is_there() -> None:
+    assert [row.function for row in FORMULAS if not generate.source_of(row.function)] == []
+    named = {(f"tests/{path}", name) for path, name in (row.test.split("::") for row in FORMULAS)}
+    assert {(path, name) for path, name in named if name not in functions_in(path)} == set()
 
 
 def test_every_column_has_its_row() -> None:
@@ -167,34 +166,37 @@ def _is_of_core(row: Any) -> bool:
 
 
 SCHEMA = rules_json_schema()
+SchemaErrors = Callable[[Any], list[str]]
 
 
-def schema_errors(document: Any, schema: dict[str, Any]) -> list[str]:
-    """Return what a document has against a schema. Errors: jsonschema.SchemaError if the schema is invalid."""
+@pytest.fixture(scope="module")
+def schema_errors() -> SchemaErrors:
+    """Return a function that says what a document has against the schema, which is a valid one."""
     from jsonschema import Draft202012Validator  # here: with cyclonedx beside it, its import compiles grammars for 5 s
 
-    Draft202012Validator.check_schema(schema)
-    return [error.message for error in Draft202012Validator(schema).iter_errors(document)]
+    Draft202012Validator.check_schema(SCHEMA)
+    validator = Draft202012Validator(SCHEMA)
+    return lambda document: [error.message for error in validator.iter_errors(document)]
 
 
-def test_it_accepts_the_builtin_rules() -> None:
+def test_it_accepts_the_builtin_rules(schema_errors: SchemaErrors) -> None:
     builtin = yaml.safe_load(files("trmon.domain.rules").joinpath("builtin_rules.yaml").read_text("utf-8"))
-    assert schema_errors(builtin, SCHEMA) == []
+    assert schema_errors(builtin) == []
 
 
 @pytest.mark.parametrize("rules", [rules for rules in INVALID_RULES if rules.in_schema], ids=attrgetter("case"))
-def test_it_rejects_what_the_parser_rejects(rules: InvalidRules) -> None:
-    assert schema_errors(yaml.safe_load(rules.text), SCHEMA)
+def test_it_rejects_what_the_parser_rejects(rules: InvalidRules, schema_errors: SchemaErrors) -> None:
+    assert schema_errors(yaml.safe_load(rules.text))
 
 
 @pytest.mark.parametrize("when", CONDITIONS, ids=str)
-def test_it_accepts_every_kind_of_condition(when: dict[str, object]) -> None:
+def test_it_accepts_every_kind_of_condition(when: dict[str, object], schema_errors: SchemaErrors) -> None:
     rule = {"name": "r", "severity": "warn", "summary": "{{x}} {run}", "when": when}
-    assert schema_errors([rule, {"name": "mask_rate", "disabled": True}], SCHEMA) == []
+    assert schema_errors([rule, {"name": "mask_rate", "disabled": True}]) == []
 
 
 def test_it_has_every_field_of_a_rule() -> None:
-    assert rules_json_schema()["$defs"]["rule"]["properties"].keys() == FIELDS.keys()
+    assert SCHEMA["$defs"]["rule"]["properties"].keys() == FIELDS.keys()
 
 
 PAGE = (Path(__file__).parents[2] / "docs/reference/client.md").read_text()

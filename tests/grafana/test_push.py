@@ -2,27 +2,97 @@
 
 from __future__ import annotations
 
-import threading
+import json
 from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 import tomllib
 
 from dashboards.source.__main__ import generated
+from tests.fixtures.command import run_here, run_python
+from tests.fixtures.http_server import HttpRequest, http_server
 from tests.fixtures.ports import free_port
-from tests.grafana.peer import Grafana
 from trmon.domain.errors import Conflict, Forbidden, InvalidInput, NotReady, TrmonError, Unauthenticated
 from trmon.grafana.api import grafana as opened
 from trmon.grafana.push import FOLDER_UID, Change, Pushed, push, shipped
 
+Json = dict[str, Any]
+Answer = tuple[int, Json]
+
+UNAUTHORIZED: Answer = (401, {"message": "Invalid API key", "messageId": "api-key.invalid", "statusCode": 401})
+
+
+@dataclass
+class Grafana:
+    """A Grafana, as its HTTP API documents our calls; `provisioned` are uids of dashboards that came from files.
+
+    Source: Grafana's HTTP API reference: folder, dashboard, authentication.
+    """
+
+    token: str = "glsa_secret"
+    version: str = "11.6.0"
+    role: str = "Editor"
+    provisioned: frozenset[str] = frozenset()
+    folders: dict[str, Json] = field(default_factory=dict)
+    dashboards: dict[str, Json] = field(default_factory=dict)
+    writes: list[str] = field(default_factory=list)
+    url: str = ""
+
+    def answer(self, asked: HttpRequest) -> tuple[int, bytes]:
+        known = asked.headers["Authorization"] == f"Bearer {self.token}"
+        path = asked.path.partition("?")[0]
+        status, said = self._answer(asked.method, path, json.loads(asked.body or b"{}")) if known else UNAUTHORIZED
+        return status, json.dumps(said).encode()
+
+    def _answer(self, method: str, path: str, body: Json) -> Answer:
+        if method != "GET":
+            if self.role == "Viewer":
+                return 403, {"message": "You'll need additional permissions: folders:create", "accessErrorId": "ACE1"}
+            self.writes.append(f"{method} {path}")
+        kind, _, rest = path.removeprefix("/api/").partition("/")
+        match kind, method:
+            case "frontend", "GET":
+                return 200, {"buildInfo": {"version": self.version, "edition": "Open Source"}}
+            case "folders", "GET":
+                return _found(self.folders.get(rest), "folder not found")
+            case "folders", "POST":
+                self.folders[body["uid"]] = {**body, "id": 1, "version": 1}
+                return 200, self.folders[body["uid"]]
+            case "dashboards", "GET":
+                return _found(self.dashboards.get(rest.removeprefix("uid/")), "Dashboard not found")
+            case "dashboards", "POST":
+                return self._keep_dashboard(body)
+        return 404, {"message": "Not found"}
+
+    def _keep_dashboard(self, body: Json) -> Answer:
+        given, uid = body["dashboard"], body["dashboard"]["uid"]
+        if uid in self.provisioned:
+            return 400, {"message": "Cannot save provisioned dashboard"}
+        if body["folderUid"] not in self.folders:
+            return 400, {"message": "folder not found", "status": "not-found"}
+        before = self.dashboards.get(uid)
+        if before is not None and not body.get("overwrite"):
+            return 412, {"message": "The dashboard has been changed by someone else", "status": "version-mismatch"}
+        version = before["dashboard"]["version"] + 1 if before else 1
+        meta = {"folderUid": body["folderUid"], "provisioned": False, "version": version}
+        self.dashboards[uid] = {
+            "dashboard": {**given, "id": len(self.dashboards) + 1, "version": version},
+            "meta": meta,
+        }
+        return 200, {"id": 1, "uid": uid, "url": f"/d/{uid}/x", "status": "success", "version": version}
+
+
+def _found(thing: Json | None, otherwise: str) -> Answer:
+    return (404, {"message": otherwise}) if thing is None else (200, thing)
+
 
 @pytest.fixture
 def grafana() -> Iterator[Grafana]:
-    with Grafana() as peer:
+    peer = Grafana()
+    with http_server(peer.answer) as peer.url:
         yield peer
 
 
@@ -100,29 +170,13 @@ def test_nobody_there(grafana: Grafana) -> None:
 
 
 @pytest.mark.parametrize("page", [None, "<html>", '{"message": "hello"}', "[]"])
-def test_something_else_is_there(grafana: Grafana, tmp_path: Path, page: str | None) -> None:
-    if page is not None:
-        settings = tmp_path / "api" / "frontend" / "settings"
-        settings.parent.mkdir(parents=True)
-        settings.write_text(page)
-    with files_served(tmp_path) as url:
+def test_something_else_is_there(grafana: Grafana, page: str | None) -> None:
+    with http_server(lambda _: (404, b"") if page is None else (200, page.encode())) as url:
         assert "pass the URL of Grafana itself by --url" in refused(grafana, NotReady, url=url)
 
 
 def test_what_is_no_address(grafana: Grafana) -> None:
     refused(grafana, InvalidInput, url="grafana:3000")
-
-
-@contextmanager
-def files_served(folder: Path) -> Iterator[str]:
-    """Serve a folder's files, as some other server would, and yield its address."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(SimpleHTTPRequestHandler, directory=str(folder)))
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_address[1]}"
-    server.shutdown()
-    thread.join()
-    server.server_close()
 
 
 ROOT = Path(__file__).parents[2]
@@ -144,3 +198,20 @@ def test_a_wheel_carries_them_where_they_are_looked_for() -> None:
 def _shipped_names() -> list[str]:
     """Return the dashboards over Prometheus; the one over PostgreSQL is imported by hand."""
     return [path for path in generated() if path.endswith(".json") and "/" not in path]
+
+
+def test_the_command_says_what_became_of_each_thing_and_where_it_is(grafana: Grafana) -> None:
+    done = run_here("grafana", "push", "--url", grafana.url, grafana_token="glsa_secret")
+    assert done.exit_code == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert [line.split()[0] for line in lines] == ["created"] * 5
+    assert f"{grafana.url}/d/trmon-fleet" in done.stdout
+    again = run_here("grafana", "push", grafana_url=grafana.url, grafana_token="glsa_secret")
+    assert [line.split()[0] for line in again.stdout.splitlines()] == ["unchanged"] * 5
+
+
+def test_without_the_extra_the_command_says_what_brings_it() -> None:
+    code = "import sys; sys.modules['grafana_client'] = None; from trmon.cli import app; app()"
+    done = run_python(code, "grafana", "push", "--token", "x")
+    assert done.returncode == 1
+    assert "pip install 'trmon[grafana]'" in done.stderr

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
@@ -258,6 +258,7 @@ def test_keys_are_told_apart_and_unknown_sequences_are_left_out() -> None:
     ]
 
 
+@settings(max_examples=30)
 @given(st.text())
 def test_whatever_a_terminal_sends_is_characters_and_known_keys(text: str) -> None:
     assert all(key in KEYS.values() or len(key) == 1 for key in split_keys(text))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from io import StringIO
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from rich.table import Table
 from rich.text import Text
 
+from trmon.terminal.names import fold_names, fold_run_names
 from trmon.terminal.text import (
     ASCII_BARS,
     PIPE_WIDTH,
@@ -23,7 +25,7 @@ from trmon.terminal.text import (
     text_sparkline,
 )
 
-CASES = [
+PRINTABLE = [
     pytest.param("\x1b]0;owned\x07", "\ufffd]0;owned\ufffd", id="an escape sequence"),
     pytest.param("\x9b2J", "\ufffd2J", id="a control character of one byte"),
     pytest.param("a\rb\x08", "a\ufffdb\ufffd", id="a carriage return and a backspace"),
@@ -35,7 +37,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("given", "shown"), CASES)
+@pytest.mark.parametrize(("given", "shown"), PRINTABLE)
 def test_only_printable_characters_remain(given: str, shown: str) -> None:
     assert printable(given) == shown
 
@@ -120,3 +122,32 @@ def test_cut_text_has_at_most_the_width_and_keeps_both_ends(text: str, width: in
     assert cut == text if len(text) <= width else len(cut) == width
     if 3 <= width < len(text):
         assert (cut[0], cut[-1]) == (text[0], text[-1])
+
+
+CASES = json.loads(Path(__file__).with_name("names.json").read_text())
+NAME = st.lists(st.sampled_from(["a", "ab", "seed1", "seed2", "x" * 9]), min_size=1, max_size=6).map("-".join)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["case"])
+def test_names_lose_what_tells_nothing(case: dict[str, object]) -> None:
+    shown, width = case["shown"], case["width"]
+    assert isinstance(shown, dict)
+    assert fold_names(shown, lambda text: len(text) <= int(str(width))) == shown
+
+
+@given(st.sets(NAME | st.text("ab-_", min_size=1, max_size=20), min_size=1, max_size=12), st.integers(1, 30))
+def test_no_two_names_are_shown_alike_and_a_folded_one_matches_its_name(names: set[str], width: int) -> None:
+    shown = fold_names(names, lambda text: len(text) <= width)
+    assert shown.keys() == names
+    assert len(set(shown.values())) == len(names)
+    for name, text in shown.items():
+        rest = name
+        for part in text.split("…"):
+            assert part in rest
+            rest = rest[rest.index(part) + len(part) :]
+
+
+def test_projects_are_told_apart_too() -> None:
+    runs = (("team-reasoning-math", "grpo-seed0"), ("team-reasoning-code", "grpo-seed0"))
+    assert [*fold_run_names(runs, 40).values()] == ["team-reasoning-math/grpo-seed0", "team-reasoning-code/grpo-seed0"]
+    assert [*fold_run_names(runs, 20).values()] == ["…math/grpo-seed0", "…code/grpo-seed0"]

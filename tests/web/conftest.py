@@ -1,23 +1,31 @@
-"""One browser, and one service with two recorded runs, shared by all tests of the page."""
+"""One browser and one service with two recorded runs, shared by all tests of the page, and diagnoses without a run."""
 
 from __future__ import annotations
 
+import json
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, expect
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, BrowserContext, FloatRect, Locator, Page, expect
 
 from tests.fixtures import browser
 from tests.fixtures.browser import Visit
 from tests.fixtures.databases import open_migrated_store
 from tests.fixtures.ports import free_port
-from tests.fixtures.running_service import ILL, WELL, RecordedRuns, Serve
+from tests.fixtures.running_service import DAY_SECONDS, ILL, WELL, RecordedRuns, Serve
 from tests.fixtures.service import ThreadedService
 from tests.fixtures.trainer import MATH, corrupt
 from tests.fixtures.waiting import eventually
+from tests.guards.page import STANDARDS
 from tests.store.builders import append, start_intake
+from trmon.domain.findings.judge import Evidence
+from trmon.domain.findings.verdict import PREDICTION
+from trmon_client.api.answers import convert_answer, encode_answer
+from trmon_client.api.diagnosis import DiagnosisInfo, FindingInfo
 
 Visiting = Callable[..., Visit]
 Reading = Callable[..., Visit]
@@ -76,14 +84,15 @@ def service_of_started_runs(folder: Path, *keys: tuple[str, str]) -> ThreadedSer
 
 @pytest.fixture
 def visiting(profile: BrowserContext, request: pytest.FixtureRequest) -> Iterator[Visiting]:
-    """Return a function that opens a tab, on the service with the replayed runs or on another URL.
+    """Return a function that opens a tab: on the service of the test's `run`, of the replayed runs, or another URL.
 
     At the end of the test, no tab may have logged an error or contacted another host. Request your own service first.
     """
     tabs: list[Visit] = []
 
     def open_tab(url: str | None = None, *, size: tuple[int, int] = browser.WIDE, theme: str = "light") -> Visit:
-        here = url or request.getfixturevalue("replayed").url
+        own = "shared_service" if "run" in request.fixturenames else "replayed"
+        here = url or request.getfixturevalue(own).url
         tabs.append(browser.open_tab(profile, here, size=size, theme=theme))
         return tabs[-1]
 
@@ -145,6 +154,27 @@ def evaluate(tab_without_view: Visit) -> Iterator[Evaluate]:
     assert tab_without_view.complaints == []
 
 
+def violations(page: Page) -> list[str]:
+    """Return each violation with the elements that have it."""
+    found = Axe().run(page, options={"runOnly": {"type": "tag", "values": STANDARDS}}).response["violations"]
+    return [f"{one['id']}: {node['target']} {node['failureSummary']}" for one in found for node in one["nodes"]]
+
+
+def wait_until_drawn(page: Page) -> None:
+    """Charts are drawn after the words, and what is read later takes the place of its shape."""
+    expect(page.locator("main h1").first).to_be_visible()
+    if any(part in page.url for part in ("/runs/", "/compare")):
+        expect(page.locator(".charts canvas").first).to_be_visible()
+        expect(page.locator("main .bone")).to_have_count(0)
+
+
+def box_of(shown: Locator) -> FloatRect:
+    """Return where an element is on the screen."""
+    box = shown.bounding_box()
+    assert box is not None
+    return box
+
+
 def acknowledge(page: Page, button: str, *, who: str = "ana", note: str = "the node is gone") -> None:
     page.get_by_role("button", name=button, exact=True).click()
     dialog = page.get_by_role("dialog")
@@ -166,9 +196,79 @@ def service(serve: Serve, port: int) -> ThreadedService:
     return serve(port=port)
 
 
-@pytest.fixture
-def paging(service: ThreadedService) -> ThreadedService:
-    """Return a service on which one alert fires."""
+@pytest.fixture(scope="session")
+def corrupted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A database with a run on which one alert fires, made once and copied."""
+    service = ThreadedService(tmp_path_factory.mktemp("corrupted"))
     with service.client() as client:
         corrupt(client, MATH)
-    return service
+    service.stop()
+    return service.data_dir / "trmon.sqlite"
+
+
+@pytest.fixture
+def paging(corrupted: Path, tmp_path: Path, serve: Serve, port: int) -> ThreadedService:
+    """A service on which one alert fires; that its run has no trainer does not count as a stall."""
+    folder = tmp_path / "data-0"
+    folder.mkdir()
+    shutil.copy(corrupted, folder)
+    return serve(port=port, stall_floor_seconds=DAY_SECONDS)
+
+
+MISMATCH = {
+    "finding": "engine_mismatch",
+    "clause": "kl_k3",
+    "title": "engine mismatch",
+    "meaning": "They differ.",
+    "severity": "warn",
+    "headline": "engine mismatch since step 62 (last good step 61)",
+    "chart": "total_kl_k3",
+    "since_step": 62,
+    "since_attempt": 1,
+    "found_step": 66,
+    "last_good_step": 61,
+    "last_good_attempt": 1,
+    "evidence": (),
+}
+NOTHING = {"step": 99, "attempt": 1, "rows": 100, "sentence": "healthy", "findings": (), "over": (), "outside": ()}
+
+
+def evidence(measure: str, signal: str, *, value: float, limit: float, now: float | None = None) -> dict[str, Any]:
+    """Return a comparison that holds; `now` is the signal's newest value, by default `value`."""
+    words = f"{measure} is {value:g} (limit {limit:g})"
+    newest = value if now is None else now
+    return {
+        "measure": measure,
+        "signal": signal,
+        "words": words,
+        "value": value,
+        "side": ">",
+        "limit": limit,
+        "now": newest,
+        "is_on_scale": Evidence(
+            measure=measure, signal=signal, value=value, side=">", limit=limit, now=newest
+        ).is_on_scale,
+    }
+
+
+def finding(**given: Any) -> dict[str, Any]:
+    """Return a finding that stands since step 62, with other fields as given."""
+    return _answer(MISMATCH | given, FindingInfo)
+
+
+def diagnosis(*findings: dict[str, Any], **given: Any) -> dict[str, Any]:
+    """Return a diagnosis; the first of the findings leads it, unless `word` is given."""
+    lead = findings[0] if findings else {"since_step": None, "last_good_step": None}
+    known = {"word": "finding" if findings else "healthy", "remedy": None, "findings": findings}
+    since = {"since_step": lead["since_step"], "last_good_step": lead["last_good_step"]}
+    fields = NOTHING | known | since | given
+    if findings and fields["word"] == "finding" and lead["finding"] != PREDICTION:
+        good = fields["since_step"] if fields["last_good_step"] is None else fields["last_good_step"]
+        fields["interval"] = (good, lead["found_step"])
+    return _answer(fields, DiagnosisInfo)
+
+
+def _answer(fields: dict[str, Any], kind: type[Any]) -> dict[str, Any]:
+    """Return fields as JSON of the answer, with its defaults."""
+    answer: dict[str, Any] = json.loads(encode_answer(convert_answer(fields, kind)))
+    return answer

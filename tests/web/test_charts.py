@@ -13,9 +13,7 @@ from tests.client.trainer import settings
 from tests.fixtures.browser import PHONE, WIDE
 from tests.fixtures.service import ThreadedService
 from tests.fixtures.waiting import eventually
-from tests.web.conftest import Evaluate, Reading, Visiting
-from tests.web.diagnoses import diagnosis, evidence, finding
-from tests.web.test_accessibility import violations
+from tests.web.conftest import Evaluate, Reading, Visiting, box_of, diagnosis, evidence, finding, violations
 from trmon_client.monitor import Monitor
 
 ILL, WELL = "/runs/math/stale-8b", "/runs/math/healthy-8b"
@@ -47,9 +45,7 @@ OUTSIDE = [{"signal": "grad_norm", "words": "gradient norm", "value": 2, "range"
         (diagnosis(SOLVED, word="healthy", since_step=None), []),
     ],
 )
-def test_charts_of_evidence_come_first_each_with_its_finding(
-    evaluate: Evaluate, given: dict[str, Any], charts: list[list[str]]
-) -> None:
+def test_charts_of_evidence_come_first(evaluate: Evaluate, given: dict[str, Any], charts: list[list[str]]) -> None:
     found = evaluate(
         """async (diagnosis) => {
             const { catalogueOfSignals, signalsOf } = await import("/assets/any/panels.js");
@@ -249,8 +245,7 @@ def test_hovering_over_a_chart_moves_nothing(reading: Reading, size: tuple[int, 
     expect(overs.first).to_be_visible()
     for over in overs.all():
         over.scroll_into_view_if_needed()
-        box = over.bounding_box()
-        assert box is not None
+        box = box_of(over)
         page.mouse.move(2, box["y"] + 40)
         places = page.evaluate(PLACES)
         for share in (0.02, 0.5, 0.98):
@@ -356,9 +351,7 @@ def test_the_age_of_the_verdict_grows_in_its_line_and_moves_nothing(visiting: Vi
     assert page.evaluate(PLACES) == before
 
 
-def test_a_run_of_scalars_says_in_one_line_that_it_has_no_sequences(
-    service: ThreadedService, visiting: Visiting, tmp_path: Path
-) -> None:
+def test_a_run_of_scalars_has_no_sequences(service: ThreadedService, visiting: Visiting, tmp_path: Path) -> None:
     with Monitor(settings(tmp_path, url=service.url)) as monitor:
         for step in range(30):
             monitor.log_scalars(step, {"reward_mean": 0.5 + step / 100, "loss": 1.0})

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import math
+import random
 import re
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import httpx
 import pytest
 from playwright.sync_api import expect
 
+import trmon_client as trmon
 from tests.fixtures.command import run_here
-from tests.fixtures.counted_runs import ENDED_ILL, ENDED_WARNED, ILL, KINDS, PROJECT, WARNED, WELL, counted_runs
 from tests.fixtures.receiver import WebhookServer
 from tests.fixtures.service import ThreadedService
 from tests.fixtures.waiting import eventually
@@ -21,12 +24,53 @@ from tests.web.conftest import Visiting
 from trmon.assistants.run_tools import list_runs
 from trmon_client.api import Service
 
+PROJECT = "counted"
+N_STEPS, BROKE = 120, 60
+ILL, ENDED_ILL, WARNED, WELL, ENDED_WARNED = "ill", "ended-ill", "warned", "well", "ended-warned"
+KINDS = {ILL: "act", ENDED_ILL: "ended_ill", WARNED: "watch", WELL: "training_healthy", ENDED_WARNED: "finished"}
+ENDED = (ENDED_ILL, ENDED_WARNED)
+
+
+def course(name: str, step: int, noise: random.Random) -> dict[str, float]:
+    """Return the scalars of a step: an ill run loses entropy, length and reward, a warned one entropy alone."""
+    after = max(step - BROKE, 0)
+    falls, fades = name in (ILL, ENDED_ILL), name != WELL
+    reward = 0.4 * 0.93 ** max(after - 8, 0) if falls else 0.4
+    return {
+        "reward_mean": reward + noise.gauss(0, 0.01),
+        "entropy": (1.0 + noise.gauss(0, 0.01)) * (0.93**after if fades else 1.0),
+        "response_length_mean": (300 + noise.gauss(0, 5)) * (0.96**after if falls else 1.0),
+        "grad_norm": math.exp(noise.gauss(0, 0.05)),
+    }
+
+
+@contextmanager
+def counted_runs(client: httpx.Client, url: str) -> Iterator[None]:
+    """Train the runs to where each has its verdict; those that have not ended train on until the context ends."""
+    with ExitStack() as stack:
+        for name in KINDS:
+            noise = random.Random(7)
+            monitor = stack.enter_context(trmon.init(project=PROJECT, run=name, url=url))
+            for step in range(N_STEPS):
+                monitor.log_scalars(step, course(name, step, noise))
+            if name in ENDED:
+                monitor.close()
+        query = {"project": PROJECT}
+        eventually(
+            lambda: {run["run"]: run for run in client.get("/api/v1/fleet", params=query).json()["items"]},
+            lambda runs: (
+                {name: run["verdict"]["kind"] for name, run in runs.items()} == KINDS
+                and all((run["judged_step"] or 0) >= N_STEPS - 2 for run in runs.values())
+            ),
+        )
+        yield
+
+
 COUNTS = {"needs you": 1, "to watch": 1, "ended ill": 1, "training healthy": 1, "finished": 1}
 SAID = "1 run needs you, 1 to watch, 1 ended ill, 1 training healthy, 1 finished"
 SINCE = {ILL: 61, ENDED_ILL: 61, WARNED: 89, ENDED_WARNED: 89}
 ALERTS = {ILL: "page", WARNED: "warn"}
 """The alert that counts of each run that has one: that of an ill run with four findings is one."""
-SYMPTOMS = ["length_collapse", "reward_collapse", "reward_decline"]
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,8 @@
-"""What a run's page says first: what was found, when it began, the time line, the charts, and the remedy."""
+"""What a run's page says first: what was found, when it began, the time line, the charts, the remedy and the risk."""
 
 from __future__ import annotations
 
+import math
 import re
 from itertools import combinations
 from typing import Any
@@ -10,9 +11,12 @@ import pytest
 from playwright.sync_api import Page, Route, expect
 
 from tests.fixtures.browser import PHONE, Visit
-from tests.web.conftest import Evaluate, Reading, Visiting
-from tests.web.diagnoses import diagnosis, evidence, finding
-from tests.web.test_accessibility import violations
+from tests.fixtures.running_service import Serve
+from tests.fixtures.service import ThreadedService
+from tests.fixtures.trainer import MATH, train_until_risk
+from tests.fixtures.waiting import eventually
+from tests.web.conftest import Evaluate, Reading, Visiting, box_of, diagnosis, evidence, finding, violations
+from trmon_client.core.signals.catalogue import signal_words
 
 PATH = "/runs/math/stale-8b"
 
@@ -56,8 +60,7 @@ def test_the_time_line_has_the_reward_over_the_cause_and_shades_where_it_began(r
     expect(line.locator(".mark.began text")).to_have_text(re.compile(r"began \d+"))
     expect(line.locator("path.course")).to_have_count(2)
     good, _, found = map(int, re.findall(r"step (\d+)", line.get_attribute("aria-label") or ""))
-    box = line.bounding_box()
-    assert box is not None
+    box = box_of(line)
     shaded = line.locator(".ill")
     assert float(shaded.get_attribute("x") or 0) == pytest.approx(good / 39 * box["width"], abs=2)
     assert float(shaded.get_attribute("width") or 0) == pytest.approx((found - good) / 39 * box["width"], abs=2)
@@ -299,8 +302,7 @@ def test_charts_are_drawn_over_time_on_request_and_the_address_keeps_it(reading:
     expect(axes.get_by_role("button", name="Time")).to_have_attribute("aria-pressed", "true")
     over = page.locator(".charts .u-over").first
     expect(over).to_be_visible()
-    box = over.bounding_box()
-    assert box is not None
+    box = box_of(over)
     over.click(position={"x": box["width"] - 2, "y": box["height"] / 2})
     expect(page.locator(".step h2")).to_have_text(re.compile(r"Step \d+"))
     axes.get_by_role("button", name="Steps").click()
@@ -313,8 +315,7 @@ def test_hovering_names_lines_units_and_events(reading: Reading) -> None:
     over = figure.locator(".u-over")
     expect(over).to_be_visible()
     over.scroll_into_view_if_needed()
-    box = over.bounding_box()
-    assert box is not None
+    box = box_of(over)
     card = page.get_by_label("Diagnosis").get_by_role("button", name="Began at step")
     since = int(card.inner_text().removeprefix("Began at step "))
     over.hover(position={"x": box["width"] * since / 39, "y": 30})
@@ -339,3 +340,57 @@ def test_events_are_listed_with_their_steps_and_a_legend_of_their_kinds(reading:
     expect(events.locator("li").filter(has_text="stale rollouts").first).to_be_visible()
     events.locator("ol li button").first.click()
     expect(page.locator(".step h2")).to_have_text(re.compile(r"Step \d+"))
+
+
+SHOWN = 6
+
+
+def risk_of(service: ThreadedService) -> dict[str, Any]:
+    """Return the risk of a run that has one, and leave the run as it is."""
+    with service.client() as client:
+        newest_step = train_until_risk(client)
+        path = f"/api/v1/runs/{MATH}/diagnosis"
+        found = eventually(lambda: client.get(path).json(), lambda answer: answer.get("step") == newest_step)
+        risk: dict[str, Any] = found["collapse_risk"]
+        return risk
+
+
+def percent(share: float) -> str:
+    """Return a share as the page writes it: halves are rounded up, where Python rounds them to even."""
+    return f"{math.floor(share * 100 + 0.5)}%"
+
+
+def test_the_chart_has_its_thresholds_and_what_drives_it(serve: Serve, port: int, visiting: Visiting) -> None:
+    service = serve(port=port, grace_seconds=2.0)
+    risk = risk_of(service)
+    tab = visiting(service.url, size=PHONE)
+    figure = tab.go(f"/runs/{MATH}").locator("figure", has_text="Risk of collapse")
+    expect(figure).to_contain_text(f"warns at {percent(risk['warn_at'])}; {risk['calibration']}")
+    largest = sorted(risk["drivers"], key=lambda driver: -abs(driver["log_odds"]))[:SHOWN]
+    lines = sorted(largest, key=lambda driver: -driver["log_odds"])
+    expect(figure.locator("li")).to_have_text(
+        [re.compile(f"^{re.escape(driver['words'])}[+−]{abs(driver['log_odds']):.2f}$") for driver in lines]
+    )
+    if risk["missing"]:
+        expect(figure).to_contain_text(f"Not sent: {', '.join(map(signal_words, risk['missing']))}.")
+    assert tab.overflow_pixels == 0
+
+
+def test_a_line_and_a_badge_say_it_while_it_is_at_a_threshold_alone(evaluate: Evaluate) -> None:
+    said = evaluate(
+        """async () => {
+            const { riskLine } = await import("/assets/any/diagnosis.js");
+            const { riskBadge } = await import("/assets/any/fleetrows.js");
+            const driven_by = ["gradient norm", "reward"];
+            const calibration = "not calibrated for your trainer";
+            const risk = (level) => ({ probability: 0.634, level, horizon_steps: 200, driven_by, calibration });
+            const text = (element) => element?.textContent ?? null;
+            return ["low", "warn", "page", "past"].map((level) => [
+                text(riskLine({ diagnosis: { collapse_risk: risk(level) } })),
+                text(riskBadge({ collapse_risk: risk(level) })),
+            ]).concat([[text(riskLine({ diagnosis: null })), text(riskBadge({ collapse_risk: null }))]]);
+        }"""
+    )
+    within = "63% risk of collapse within 200 steps (not calibrated for your trainer)"
+    told = [f"{within}, driven by gradient norm and reward", "63% risk"]
+    assert said == [[None, None], told, told, [None, None], [None, None]]

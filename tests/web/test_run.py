@@ -1,22 +1,23 @@
-"""A run in a real browser: its charts and their marks, its sequences, notes, end and budget."""
+"""A run in a real browser: its charts and their marks, its sequences and turns, notes, end and budget."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from playwright.sync_api import expect
 
+from tests.client.test_turn_masks import IDS, POLICY, traces
 from tests.client.trainer import batch, settings
 from tests.fixtures.browser import PHONE, WIDE
 from tests.fixtures.messages import ORIGIN
+from tests.fixtures.running_service import OwnRun
 from tests.fixtures.service import ThreadedService
 from tests.fixtures.trainer import MATH, await_batches, corrupt, finish, send, step_report, train
 from tests.fixtures.waiting import eventually
-from tests.web.conftest import Evaluate, Reading, Visiting
-from tests.web.diagnoses import diagnosis
-from tests.web.test_accessibility import violations
+from tests.web.conftest import Evaluate, Reading, Visiting, box_of, diagnosis, violations
 from trmon_client.core import wire
 from trmon_client.monitor import Monitor
 
@@ -80,8 +81,7 @@ def test_every_healthy_range_of_the_catalogue_can_be_drawn(evaluate: Evaluate) -
 def test_a_click_on_a_chart_opens_the_sequences_of_its_step(reading: Reading) -> None:
     page = reading(PATH).page
     over = page.locator(".charts .u-over").first
-    box = over.bounding_box()
-    assert box is not None
+    box = box_of(over)
     over.click(position={"x": box["width"] * 0.8, "y": box["height"] / 2})
     expect(page.locator(".step h2")).to_have_text(re.compile(r"Step 3\d"))
     assert re.search(r"step=3\d", page.url)
@@ -208,8 +208,7 @@ def test_charts_zoom_by_keys_and_by_dragging_and_show_their_own_values(reading: 
     expect(page.locator(".rangebar")).to_contain_text("steps 0 to 39")
     over = page.locator(".charts .u-over").first
     over.scroll_into_view_if_needed()
-    box = over.bounding_box()
-    assert box is not None
+    box = box_of(over)
     middle = box["y"] + box["height"] / 2
     page.mouse.move(box["x"] + box["width"] * 0.5, middle)
     page.mouse.down()
@@ -222,9 +221,7 @@ def test_charts_zoom_by_keys_and_by_dragging_and_show_their_own_values(reading: 
 MARKUP = '<img src=x onerror="window.taken=1">'
 
 
-def test_notes_stand_under_the_header_as_text_and_lead_to_their_steps(
-    service: ThreadedService, visiting: Visiting
-) -> None:
+def test_notes_are_text_and_lead_to_their_steps(service: ThreadedService, visiting: Visiting) -> None:
     with service.client() as client:
         train(client, steps=range(4))
         for text, step in (*((f"note {number}", None) for number in range(6)), (MARKUP, 2)):
@@ -241,9 +238,7 @@ def test_notes_stand_under_the_header_as_text_and_lead_to_their_steps(
     expect(page).to_have_url(re.compile(r"step=2"))
 
 
-def test_a_crashed_run_shows_its_error_its_frames_and_its_warnings(
-    service: ThreadedService, visiting: Visiting, tmp_path: Path
-) -> None:
+def test_a_crash_has_its_error_and_frames(service: ThreadedService, visiting: Visiting, tmp_path: Path) -> None:
     given = settings(tmp_path, url=service.url)
     try:
         with Monitor(given) as monitor:
@@ -259,12 +254,10 @@ def test_a_crashed_run_shows_its_error_its_frames_and_its_warnings(
     expect(page.locator("#live")).to_have_text("up to date")
     expect(page.locator(".misuse")).to_contain_text("step 1 after step 2")
     page.get_by_text("innermost frames", exact=True).click()
-    expect(page.get_by_text("in test_a_crashed_run_shows")).to_be_visible()
+    expect(page.get_by_text("in test_a_crash_has_its_error")).to_be_visible()
 
 
-def test_beside_a_run_that_has_ended_nothing_is_live_and_the_fix_is_for_the_next(
-    service: ThreadedService, visiting: Visiting
-) -> None:
+def test_the_fix_of_a_run_that_has_ended_is_for_the_next(service: ThreadedService, visiting: Visiting) -> None:
     with service.client() as client:
         corrupt(client, MATH)
         finish(client, steps=range(6))
@@ -321,3 +314,69 @@ def test_the_budget_is_read_when_it_is_opened(visiting: Visiting) -> None:
         page.set_viewport_size({"width": size[0], "height": size[1]})
         assert tab.overflow_pixels == 0
         assert violations(page) == []
+
+
+STEPS = 3
+SEQUENCES = f"/batches/{STEPS - 1}/sequences?names=n_tokens"
+
+
+def report_turns(run: OwnRun, folder: Path, *, policy: Any = POLICY, **turns: Any) -> dict[str, Any]:
+    """Report three steps of two traces, of which one turn each is off-policy; return the row of the last step."""
+    given = settings(folder, url=str(run.client.base_url), project=run.key.project, mode="enforce", policy=policy)
+    with Monitor(given) as monitor:
+        for step in range(STEPS):
+            monitor.log_batch(step=step, chunks=1, **traces(), **turns)
+    row: dict[str, Any] = eventually(lambda: run.get(f"/batches/{STEPS - 1}"), lambda row: "signals" in row)
+    return row
+
+
+def test_turns_are_decided_replayed_and_shown(run: OwnRun, visiting: Visiting, tmp_path: Path) -> None:
+    row = report_turns(run, tmp_path, turn_ids=IDS)
+    assert (row["mismatches"], row["signals"]["mask_rate"]) == (0, 0.0)
+    assert row["signals"]["turn_mask_rate"] == 0.4
+    # Of the 9 and 6 tokens of the two traces, rejected turns have 2 and 2.
+    assert row["signals"]["turn_mask_rate_tokens"] == 4 / 15
+
+    brief = run.get(SEQUENCES)
+    assert (brief["turn_counts"], brief["turns"]) == ({"n_turns": [3, 2], "n_rejected": [1, 1]}, None)
+    first, second = run.get(f"{SEQUENCES}&turns=true")["turns"]
+    assert first["columns"]["n_tokens"] == [3, 2, 4]
+    assert first["accepted"] == [True, False, True]
+    assert first["reasons"] == [None, "turn_max_abs_d", None]
+    assert second["accepted"] == [False, True]
+    assert [criterion["statistic"] for criterion in first["criteria"]] == ["turn_max_abs_d", "turn_mean_k3"]
+    assert first["criteria"][0]["values"][1] == first["columns"]["total_max_abs_d"][1] > 0.5
+    assert run.get(f"{SEQUENCES}&turns=true&first=1&limit=1")["turns"] == [second]
+
+    tried, untried = (run.ask("POST", "/whatif", {"policy": policy}).json()["turns"] for policy in (POLICY, "trm"))
+    assert (tried, untried) == ({"n_turns": 5 * STEPS, "mask_rate": 0.4}, None)
+
+    page = visiting().go(f"/runs/{run.key}?step={STEPS - 1}")
+    page.get_by_role("button", name="Turns of sequence 0").click()
+    shown = page.get_by_label("Turns of sequence 0", exact=True).locator("table")
+    expect(shown.locator("th")).to_have_text(["turn", "tokens", "turn_max_abs_d", "turn_mean_k3", "decision"])
+    expect(shown.locator("tbody tr")).to_have_count(3)
+    expect(shown.locator("tbody tr").nth(1)).to_contain_text("✕\u00a0turn_max_abs_d")
+    expect(shown.locator("tbody tr").nth(2)).to_contain_text("accepted")
+    page.get_by_label("Close the turns").click()
+    expect(shown).to_have_count(0)
+
+
+def test_turns_without_criteria_show_their_drift(run: OwnRun, visiting: Visiting, tmp_path: Path) -> None:
+    assert "turn_mask_rate" not in report_turns(run, tmp_path, policy="trm_max", turn_ids=IDS)["signals"]
+    found = run.get(f"{SEQUENCES}&turns=true")
+    assert found["turn_counts"] == {"n_turns": [3, 2], "n_rejected": None}
+    assert found["turns"][0]["accepted"] is None
+    page = visiting().go(f"/runs/{run.key}?step={STEPS - 1}")
+    page.get_by_role("button", name="Turns of sequence 1").click()
+    heads = page.get_by_label("Turns of sequence 1", exact=True).locator("th")
+    expect(heads).to_have_text(["turn", "tokens", "max |d|", "mean k3"])
+
+
+def test_a_run_without_turns_has_no_column_of_them(run: OwnRun, visiting: Visiting, tmp_path: Path) -> None:
+    report_turns(run, tmp_path, policy="trm_max")
+    found = run.get(f"{SEQUENCES}&turns=true")
+    assert (found["turn_counts"], found["turns"]) == (None, None)
+    page = visiting().go(f"/runs/{run.key}?step={STEPS - 1}")
+    expect(page.locator(".step tbody tr")).to_have_count(2)
+    expect(page.get_by_role("button", name="turns", exact=True)).to_have_count(0)

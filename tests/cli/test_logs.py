@@ -1,10 +1,15 @@
-"""`trmon import` of logs: into a real service, once or again, and what a person reads afterwards."""
+"""Commands over logs: diagnosed, imported once or again, and watched while they are written."""
 
 from __future__ import annotations
 
 import json
+import re
+import signal
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -12,9 +17,12 @@ from typer.testing import Result
 
 from tests.fixtures.command import run_here
 from tests.fixtures.running_service import OwnRun
+from tests.fixtures.service import ThreadedService
 from tests.fixtures.tracker_logs import TRACKER_LOGS, unpacked_mlflow_store
 from tests.fixtures.waiting import eventually
-from trmon.cli.import_ import messages_of, run_name, run_names
+from trmon.cli.import_ import messages_of, run_names
+from trmon.cli.running_service import ReportUploader
+from trmon.cli.watch import LogWatch
 from trmon.domain.identity import RunKey
 from trmon.logs import LogSource
 from trmon_client.core import wire
@@ -176,9 +184,7 @@ def test_a_restart_is_a_second_attempt_and_bad_lines_are_named(run: OwnRun, log:
     ],
     ids=["tensorboard", "wandb", "mlflow"],
 )
-def test_what_a_tracker_recorded_is_a_run_with_charts_and_a_diagnosis(
-    recording: str, name: str, run: OwnRun, tmp_path: Path
-) -> None:
+def test_what_a_tracker_recorded_is_a_run(recording: str, name: str, run: OwnRun, tmp_path: Path) -> None:
     tracker, steps = recording.partition("/")[0], range(1, 7)
     run = replace(run, key=RunKey(run.key.project, name))
     log = unpacked_mlflow_store(tmp_path) / "grpo" if tracker == "mlflow" else TRACKER_LOGS / recording
@@ -213,15 +219,165 @@ def test_a_log_that_grew_within_its_first_step_adds_the_rest(run: OwnRun, tmp_pa
     assert eventually(seen, lambda values: len(values) == 6) == [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
 
 
+def test_runs_have_the_names_of_their_logs_or_else_of_their_folders(tmp_path: Path) -> None:
+    for names, runs in (
+        (["a.b c.log"], ["a.b-c"]),
+        (["math/trainer_state.json"], ["math"]),
+        (["qwen/checkpoint-9/trainer_state.json"], ["qwen"]),
+        (["a/wandb.jsonl", "b/wandb.csv", "c.jsonl"], ["a-wandb", "b-wandb", "c"]),
+        (["a.jsonl", "a.csv"], [f"{tmp_path.name}-a", f"{tmp_path.name}-a-2"]),
+    ):
+        assert run_names([tmp_path / name for name in names]) == runs
+
+
+def line(step: int) -> str:
+    return f"(TaskRunner pid=12) step:{step} - actor/lr:1e-06 - critic/score/mean:0.5\n"
+
+
+@pytest.mark.slow
+def test_a_log_is_followed_while_it_is_written(shared_service: ThreadedService, tmp_path: Path) -> None:
+    log = tmp_path / "verl.log"
+    log.write_text("loading\n")
+    code = "from trmon.cli import app; app()"
+    options = ["--project", "math", "--url", shared_service.url, "--every", "0.1"]
+    command = [sys.executable, "-c", code, "watch", str(log), *options]
+    watching = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert watching.stderr is not None
+    assert watching.stderr.readline().startswith(f"trmon: {log}: has no row of metrics in 1 line of text")
+    path = "/api/v1/runs/math/verl"
+    with shared_service.client() as client:
+
+        def steps() -> list[int]:
+            answer = client.get(f"{path}/batches")
+            return sorted(batch["step"] for batch in answer.json()["items"]) if answer.status_code == 200 else []
+
+        for newest in (3, 6):
+            with log.open("a") as file:
+                file.writelines(line(step) for step in range(newest - 3, newest))
+                file.write("the line after it\n")
+            eventually(steps, lambda found, last=newest: found[: last - 1] == list(range(last - 1)))
+        with log.open("a") as file:
+            file.write(line(6).removesuffix("5\n"))
+        watching.send_signal(signal.SIGINT)
+        said, wrong = watching.communicate(timeout=30)
+        assert watching.returncode == 0, wrong
+        assert re.search(r"math/verl: \d+ new messages: console, 6 rows, steps 0 to 5, verl's names\n", said)
+        assert wrong == ""
+        run = eventually(lambda: client.get(path).json(), lambda run: run["state"] == "paused")
+    assert run["last_step"] == 5
+
+
+def test_event_files_are_followed_into_that_of_a_restart(shared_service: ThreadedService, tmp_path: Path) -> None:
+    uploader = ReportUploader(shared_service.url, token=None)
+    folder = tmp_path / "runs"
+    folder.mkdir()
+    first, second = sorted((TRACKER_LOGS / "tensorboard" / "restarted").iterdir())
+    data = first.read_bytes()
+    (folder / first.name).write_bytes(data[: len(data) // 2])
+    following = LogWatch(folder, RunKey("math", "grpo"), uploader=uploader).follow(Event(), every_seconds=0.01)
+    sent = next(done for done in following if not isinstance(done, str))
+    assert {step for _, step in sent.read.steps} == {1, 2, 3}
+    assert [defect.is_end for defect in sent.read.defects] == [True]
+    (folder / first.name).write_bytes(data)
+    sent = next(done for done in following if not isinstance(done, str))
+    assert (max(sent.read.steps), sent.read.defects) == ((0, 5), [])
+    (folder / second.name).write_bytes(second.read_bytes())
+    sent = next(done for done in following if not isinstance(done, str))
+    assert (max(sent.read.steps), sent.counts) == ((1, 7), {"stored": 6})
+    uploader.close()
+
+
+def test_the_steps_are_sent_when_the_service_is_back(service: ThreadedService, tmp_path: Path) -> None:
+    log = tmp_path / "verl.log"
+    log.write_text(line(0) + line(1))
+    port = int(service.url.rpartition(":")[2])
+    service.stop()
+    uploader = ReportUploader(service.url, token=None)
+    following = LogWatch(log, RunKey("math", "verl"), uploader=uploader).follow(Event(), every_seconds=0.01)
+    assert "no service answers" in str(next(following))
+    service.start(port=port)
+    sent = next(done for done in following if not isinstance(done, str))
+    assert (sent.read.steps, sent.counts) == ({(0, 0), (0, 1)}, {"stored": 3})
+    log.write_text(line(0) + line(1) + line(2) + "step:3 - actor/lr:1")
+    sent = next(done for done in following if not isinstance(done, str))
+    assert (sent.counts, sent.read.defects) == ({"stored": 1}, [])
+    uploader.close()
+
+
+HEALTHY = {"training/rollout_actor_probs_pearson_corr": 0.999, "actor/lr": 1e-6}
+ILL = HEALTHY | {"training/rollout_actor_probs_pearson_corr": 0.4}
+
+
+def run_diagnose(*arguments: object) -> Result:
+    return run_here("diagnose", *arguments)
+
+
+@pytest.fixture
+def ill_log(tmp_path: Path) -> Path:
+    path = tmp_path / "run.jsonl"
+    rows = ({"step": step, "data": ILL if step > 20 else HEALTHY} for step in range(40))
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
 @pytest.mark.parametrize(
-    ("name", "run"),
-    [("a.b c.log", "a.b-c"), ("math/trainer_state.json", "math"), ("qwen/checkpoint-9/trainer_state.json", "qwen")],
+    ("fail_on", "status"),
+    [("any", 1), ("temperature,engine_mismatch", 1), ("reward_collapse", 0), ("A", 2)],
 )
-def test_a_run_has_the_name_of_its_log(name: str, run: str, tmp_path: Path) -> None:
-    assert run_name(tmp_path / name) == run
+def test_the_exit_status_is_for_continuous_integration(fail_on: str, status: int, ill_log: Path) -> None:
+    assert run_diagnose(ill_log).exit_code == 0
+    done = run_diagnose(ill_log, "--fail-on", fail_on)
+    assert (done.exit_code, "trmon: found engine_mismatch (engine mismatch, or stale rollouts)" in done.stderr) == (
+        status,
+        status == 1,
+    )
 
 
-def test_logs_of_one_name_are_runs_of_their_folders(tmp_path: Path) -> None:
-    paths = [tmp_path / name for name in ("a/wandb.jsonl", "b/wandb.csv", "c.jsonl")]
-    assert run_names(paths) == ["a-wandb", "b-wandb", "c"]
-    assert run_names([tmp_path / "a.jsonl", tmp_path / "a.csv"]) == [f"{tmp_path.name}-a", f"{tmp_path.name}-a-2"]
+@pytest.mark.parametrize("text", ["step:12 - rollout_corr/ppl_ratio:2.6e7 - actor/lr:1e-06\n", json.dumps(ILL)])
+def test_a_single_line_is_a_log(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "line"
+    path.write_text(text)
+    found = run_diagnose(path)
+    assert found.exit_code == 0
+    assert "verl's names" in found.output
+    assert "outside the healthy range: " in found.output
+    assert json.loads(run_diagnose(path, "--json").output)["log"]["framework"] == "verl"
+
+
+def test_the_limits_of_a_rules_file_count_for_a_log(ill_log: Path, tmp_path: Path) -> None:
+    rules = tmp_path / "rules.yaml"
+    rules.write_text("- {name: engine_mismatch, disabled: true}\n")
+    assert run_diagnose(ill_log, "--fail-on", "any").exit_code == 1
+    assert run_diagnose(ill_log, "--fail-on", "any", "--rules", rules).exit_code == 0
+    rules.write_text("rules: 3\n")
+    assert run_diagnose(ill_log, "--rules", rules).exit_code == 2
+
+
+def test_names_that_are_not_understood_can_be_mapped_and_are_listed_on_request(tmp_path: Path) -> None:
+    path = tmp_path / "mine.jsonl"
+    names = [f"mine/{i}" for i in range(12)]
+    rows = ({"step": step, "my_score": 0.5, "grad_norm": 0.3} | dict.fromkeys(names, 1.0) for step in range(3))
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    [unknown] = [line for line in run_diagnose(path).output.splitlines() if line.startswith("not understood")]
+    assert unknown.startswith("not understood: my_score (like ")
+    assert unknown.endswith("mine/8 and 3 more (--verbose)")
+    found = run_diagnose(path, "--map", "my_score=reward_mean", "--verbose").output
+    assert "reward_mean (my_score)" in found
+    assert "mine/11" in found
+
+
+def test_a_log_may_come_from_standard_input(ill_log: Path) -> None:
+    log = ill_log.read_bytes()
+    assert (
+        "engine mismatch, or stale rollouts since step 21 (last good step 20)"
+        in run_here("diagnose", "-", answer=log).output
+    )
+    refused = run_here("diagnose", "-", answer=b"foo:1\n")
+    assert (refused.exit_code, "trmon: -: has no row of metrics" in refused.stderr) == (2, True)
+
+
+def test_the_report_is_json_too(ill_log: Path) -> None:
+    document = json.loads(run_diagnose(ill_log, "--json", "--gpus", 8).output)
+    assert document["diagnosis"]["word"] == "finding"
+    assert document["diagnosis"]["findings"][0]["finding"] == "engine_mismatch"
+    assert document["log"]["n_rows"] == 40
