@@ -124,13 +124,14 @@ def test_a_soft_policy_shows_its_weights(watched: str) -> None:
     assert said in " ".join(shown.stdout.split())
 
 
-def test_what_the_api_answers_is_printed_on_request(watched: str) -> None:
-    asked = ("--policy", "geo_mask", "--policy", "opsm", "--json", "--from", 0, "--to", 3, "--max-steps", 2)
-    shown = run_here("whatif", "math/grpo", *asked, "--url", watched)
-    answers = [json.loads(line) for line in shown.stdout.splitlines()]
-    assert [(answer["policy"], answer["range"]["first_step"]) for answer in answers] == [("geo_mask", 2), ("opsm", 2)]
-    assert [answer["total"]["n_sequences"] for answer in answers] == [8, 0]
-    assert "advantages" in next(iter(answers[1]["undecided"]))
+def test_what_the_api_answers_of_some_steps_is_printed_on_request(watched: str) -> None:
+    asked = ("whatif", "math/grpo", "--policy", "geo_mask", "--policy", "opsm", "--json", "--to", 3, "--url", watched)
+    for chosen, first in ((("--from", 1), 1), (("--max-steps", 2), 2)):
+        geo_mask, opsm = (json.loads(line) for line in run_here(*asked, *chosen).stdout.splitlines())
+        assert (geo_mask["policy"], opsm["policy"]) == ("geo_mask", "opsm")
+        assert {answer["range"]["first_step"] for answer in (geo_mask, opsm)} == {first}
+        assert (geo_mask["total"]["n_sequences"], opsm["total"]["n_sequences"]) == (4 * (4 - first), 0)
+        assert "advantages" in next(iter(opsm["undecided"]))
 
 
 LONG = "a-very-long-name-of-a-run-that-nobody-can-read-in-eighty-columns-of-a-terminal-at-all"
