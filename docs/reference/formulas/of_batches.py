@@ -36,7 +36,7 @@ _OWN_TESTS = {
     ),
     **dict.fromkeys(
         _PROMPT_SIGNALS,
-        "core/signals/test_group_signals.py::test_distinct_prompts_are_the_group_ids_of_sequences_with_tokens",
+        "core/signals/test_batch_signals.py::test_distinct_prompts_are_the_group_ids_of_sequences_with_tokens",
     ),
     **dict.fromkeys(
         _SIGNALS_BY_SIGN,
@@ -45,7 +45,7 @@ _OWN_TESTS = {
     ),
     **dict.fromkeys(
         _REPETITION_SIGNALS,
-        "core/reduction/test_repetition.py::test_the_share_is_of_all_responses_and_its_quantile_of_those_with_a_4_gram",
+        "core/reduction/test_sequences.py::test_the_share_is_of_all_responses_and_its_quantile_of_those_with_a_4_gram",
     ),
 }
 _GROUP_SIGNALS = (
@@ -128,7 +128,7 @@ _SIGNALS = (
         "response_length_growth",
         "median of the last 5 over the median of 5 around 100 steps earlier",
         "trmon.domain.signals.windows.SignalWindow.growth",
-        "domain/signals/test_windows.py::test_growth_is_against_five_values_around_a_hundred_steps_earlier",
+        "domain/signals/test_run_features.py::test_growth_is_against_five_values_around_a_hundred_steps_earlier",
     ),
     Formula(
         SIGNALS_OF_A_BATCH,
@@ -292,7 +292,7 @@ _ACCEPTANCE = (
         "verl's options",
         "the seven fields, the eleven rejection modes, TIS, IcePop; u of k1 is [1/u, u]",
         "policies.presets.rules_from_verl",
-        "core/policies/test_presets.py::test_every_mode_keeps_the_tokens_that_its_name_implies",
+        "core/policies/test_policy.py::test_every_mode_keeps_the_tokens_that_its_name_implies",
     ),
     *(
         Formula(
@@ -317,21 +317,21 @@ _ACCEPTANCE = (
         "what a token rule would mask or cut",
         "share of tokens outside its range of d",
         "policies.token_whatif.affected_fractions",
-        "core/policies/test_token_whatif.py::test_the_estimate_contains_the_true_effect_of_the_policy",
+        "core/policies/test_decide.py::test_the_estimate_contains_the_true_effect_of_the_policy",
     ),
     Formula(
         ACCEPTANCE,
         "excess",
         "(s - upper)/|upper| above, (lower - s)/|lower| below, 0 within; logs for ratios",
         "policies.decision.relative_excess",
-        "core/policies/test_soft_masking.py::test_weights_equal_the_definition_over_enumerated_statistics_and_bounds",
+        "core/policies/test_decide.py::test_weights_equal_the_definition_over_enumerated_statistics_and_bounds",
     ),
     Formula(
         ACCEPTANCE,
         "soft weight M",
         "exp(-max over criteria of excess/soft_tau); 0 if invalid, empty or NaN",
         "policies.decision.soft_weights",
-        "core/policies/test_soft_masking.py::test_the_largest_excess_of_all_criteria_counts",
+        "core/policies/test_decide.py::test_the_largest_excess_of_all_criteria_counts",
     ),
     Formula(
         ACCEPTANCE,

@@ -31,21 +31,21 @@ _ADAPTATION = (
         "lr_scale",
         "min(1, sqrt(ess_seq/target)); without the root for SGD",
         "trmon.domain.budget.trainer_advice.lr_scales",
-        "domain/budget/test_trainer_advice.py::test_the_rate_follows_the_effective_sample_size",
+        "domain/budget/test_run_budget.py::test_the_rate_follows_the_effective_sample_size",
     ),
     Formula(
         ADAPTATION,
         "lr_decay",
         "0.5 once for each length_surge beside drift, named by the step that found it",
         "trmon.domain.budget.trainer_advice.lr_decay",
-        "domain/budget/test_trainer_advice.py::test_the_rate_is_cut_once_for_each_surge_beside_drift",
+        "domain/budget/test_run_budget.py::test_the_rate_is_cut_once_for_each_surge_beside_drift",
     ),
     Formula(
         ADAPTATION,
         "kl_factor",
         "1 + clip(KL/target - 1, -0.2, 0.2) n/H",
         "trmon.domain.budget.trainer_advice.kl_factor",
-        "domain/budget/test_trainer_advice.py::test_the_kl_coefficient_follows_its_target",
+        "domain/budget/test_run_budget.py::test_the_kl_coefficient_follows_its_target",
     ),
 )
 
@@ -55,21 +55,21 @@ _HEALTH = (
         "k3_excess",
         "kl_k3/(10 max(|kl_k1|, 3 sd(d)/sqrt(n), 1e-6))",
         "trmon.domain.signals.drift_features.k3_excess",
-        "domain/signals/test_drift_features.py::test_k3_excess_is_k3_over_ten_times_what_valid_log_probs_can_show",
+        "domain/signals/test_run_features.py::test_k3_excess_is_k3_over_ten_times_what_valid_log_probs_can_show",
     ),
     Formula(
         HEALTH,
         "engine_lag",
         "largest number of versions between the trainer's side and mu",
         "bounds.engine_lag",
-        "domain/signals/test_drift_features.py::test_engine_lag_is_the_number_of_versions_between_the_two_sides",
+        "domain/signals/test_run_features.py::test_engine_lag_is_the_number_of_versions_between_the_two_sides",
     ),
     Formula(
         HEALTH,
         "staleness_lag",
         "version_lag - engine_lag",
         "trmon.domain.signals.drift_features.staleness_lag",
-        "domain/signals/test_drift_features.py::test_without_a_staleness_pair_there_is_no_staleness_lag",
+        "domain/signals/test_run_features.py::test_without_a_staleness_pair_there_is_no_staleness_lag",
     ),
     Formula(
         HEALTH,
@@ -152,7 +152,7 @@ _BUDGETS = (
         "kinds of off-policyness",
         "present, absent or unknown, by signals and options of the configuration",
         "trmon.domain.budget.off_policy_kinds.off_policy_kinds",
-        "domain/budget/test_off_policy_kinds.py::test_a_kind_is_told_by_what_was_sent",
+        "domain/budget/test_pipeline_advice.py::test_a_kind_is_told_by_what_was_sent",
     ),
 )
 

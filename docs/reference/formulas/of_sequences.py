@@ -172,21 +172,21 @@ _COLUMNS = (
         "quantile of |d|",
         "from the histogram, within a bin",
         "histogram.abs_quantiles",
-        "core/test_histogram.py::test_quantiles_of_the_histogram_are_accurate_to_a_bin",
+        "core/test_columns.py::test_quantiles_of_the_histogram_are_accurate_to_a_bin",
     ),
     Formula(
         COLUMNS,
         "percentile over sequences",
         "linear between neighbours",
         "histogram.percentile",
-        "core/test_histogram.py::test_percentiles_interpolate_linearly_like_numpy",
+        "core/test_columns.py::test_percentiles_interpolate_linearly_like_numpy",
     ),
     Formula(
         COLUMNS,
         "outside [lower, upper]",
         "fraction of the histogram, within a bin",
         "policies.token_whatif.fraction_outside",
-        "core/policies/test_token_whatif.py::test_the_fraction_outside_lies_between_its_limits",
+        "core/policies/test_decide.py::test_the_fraction_outside_lies_between_its_limits",
     ),
     Formula(
         COLUMNS,
@@ -222,7 +222,7 @@ _REPETITION = rows(
     COLUMNS,
     _REPETITION_FORMULAS,
     "reduction.repetition.repetition_columns",
-    "core/reduction/test_repetition.py::test_both_counts_equal_a_plain_count",
+    "core/reduction/test_sequences.py::test_both_counts_equal_a_plain_count",
 )
 _REFERENCE = rows(
     COLUMNS,
@@ -236,7 +236,7 @@ def _of_divergence(stem: str) -> Formula:
     if stem == "n_unbounded":
         return Formula(DIVERGENCES, stem, "#(KL = inf)", "divergence.exact", _GOLDEN)
     if stem == "sum_pi_squared":
-        test = "core/divergence/test_streaming.py::test_merged_parts_of_any_vocabulary_equal_the_definitions"
+        test = "core/divergence/test_divergence_columns.py::test_merged_parts_of_any_vocabulary_equal_the_definitions"
         return Formula(DIVERGENCES, stem, "sum over tokens of sum_v q_v^2", "divergence.exact", test)
     reduction, _, quantity = stem.partition("_")
     text, test = f"{reduction} over tokens of {_DIVERGENCE_FORMULAS[quantity]}", _DEFINITION
@@ -255,28 +255,28 @@ _DIVERGENCES = (
         "merge of parts of a vocabulary",
         "Z, sum e, sum a relative to the joint maximum; e by the change of max b - max a",
         "divergence.vocabulary_sums.DivergenceSums.merged",
-        "core/divergence/test_streaming.py::test_merged_parts_of_any_vocabulary_equal_the_definitions",
+        "core/divergence/test_divergence_columns.py::test_merged_parts_of_any_vocabulary_equal_the_definitions",
     ),
     Formula(
         DIVERGENCES,
         "a vocabulary that ranks share",
         "one gather of ten sums a token; for TV one more number",
         "divergence.exact_streamed",
-        "core/divergence/test_streaming.py::test_ranks_that_share_a_vocabulary_agree_with_the_whole",
+        "core/divergence/test_divergence_columns.py::test_ranks_that_share_a_vocabulary_agree_with_the_whole",
     ),
     Formula(
         DIVERGENCES,
         "from hidden states",
         "(h W^T + b)/T, in tiles of tokens and vocabulary",
         "divergence.divergence_columns.StreamedLogits.divergences",
-        "core/divergence/test_streaming.py::test_hidden_states_give_the_divergences_of_their_logits",
+        "core/divergence/test_divergence_columns.py::test_hidden_states_give_the_divergences_of_their_logits",
     ),
     Formula(
         DIVERGENCES,
         "KL_S",
         "KL of {each v in S, the rest} <= KL(p||q)",
         "divergence.topk_lower_bound",
-        "proof/test_certificates.py::test_the_bound_from_the_top_k_never_exceeds_the_exact_kl",
+        "proof/test_properties.py::test_the_bound_from_the_top_k_never_exceeds_the_exact_kl",
     ),
     Formula(
         DIVERGENCES,
