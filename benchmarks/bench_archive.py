@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.store.builders import NOW, append, batch, batch_key, commit, report_intake, start_intake
-from trmon.domain.pipeline.run_update import Frontier
+from trmon.domain.pipeline.publish import Frontier
 from trmon.store import Store
 from trmon.store.maintenance.backup import back_up
 from trmon.store.maintenance.restore import restore_backup

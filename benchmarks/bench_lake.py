@@ -23,7 +23,7 @@ from tests.store.builders import append, batch, batch_key, report_intake, start_
 from tests.store.lake.lakes import delete_moved, move_to_lake
 from trmon.domain.batches.batch import DecisionRow, PolicyRole
 from trmon.domain.messages import WriteResult
-from trmon.domain.pipeline.run_update import Frontier, RunUpdate
+from trmon.domain.pipeline.publish import Frontier, RunUpdate
 from trmon.domain.runs.run import RunState
 from trmon.store import Store
 

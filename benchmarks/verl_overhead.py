@@ -22,7 +22,7 @@ from verl import DataProto
 from verl.utils.debug.metrics import calculate_debug_metrics
 
 from trmon_client import init
-from trmon_client.integrations.verl.trainer_hooks import verl_arguments
+from trmon_client.integrations.verl.hooks import verl_arguments
 
 ROWS, TOKENS, ROUNDS = 256, 4096, 7
 

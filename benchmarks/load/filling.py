@@ -14,7 +14,7 @@ import numpy as np
 from tests.fixtures.databases import open_migrated_store
 from tests.store.builders import append, batch, batch_key, commit, intake, report, start_intake
 from trmon.domain.messages import PreparedMessage
-from trmon.domain.pipeline.run_update import Frontier
+from trmon.domain.pipeline.publish import Frontier
 from trmon.domain.runs.run import RunState
 from trmon.store import Store
 from trmon_client.core.signals.catalogue import SIGNALS

@@ -25,8 +25,7 @@ from trmon.cli.commands import COMMANDS, load_command
 from trmon.config.secret_files import SUFFIX, is_secret
 from trmon.config.settings import Settings
 from trmon.domain.findings.catalogue import FindingSpec, builtin_catalogue
-from trmon.domain.findings.clause_words import clause_words, seen_words, severity_words
-from trmon.domain.findings.sentences import words_of_signal
+from trmon.domain.findings.sentences import clause_words, seen_words, severity_words, words_of_signal
 from trmon.metrics.counters import COMPONENT_GAUGES, Counters
 from trmon.metrics.exposition import FIXED_HELP
 from trmon_client.core.column_schema import PAIRS

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from trmon.domain.findings.catalogue import FindingSpec, builtin_catalogue
+from trmon.domain.rules.condition import SCALAR_PREFIX, signal_names
 from trmon.domain.rules.condition_yaml import MEASURES, SPAN_MEASURES
 from trmon.domain.rules.rule import RowSelection
 from trmon.domain.rules.rule_yaml import NAME, REQUIRED, SUMMARY_FIELDS
-from trmon.domain.rules.signal_reader import SCALAR_PREFIX, signal_names
 from trmon.domain.runs.run import RunState
 from trmon.domain.severity import Severity
 from trmon.domain.signals.derived_signals import SHADOW_PREFIX

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from trmon.domain.findings.catalogue import FindingSpec, builtin_catalogue
-from trmon.domain.findings.clause_words import seen_words
 from trmon.domain.findings.remedies import Remedy, frameworks_with_options, remedy
+from trmon.domain.findings.sentences import seen_words
 from trmon.domain.health.runbook import runbook_of
 from trmon.domain.rules.rule import Rule, condition_in_words, line_of_clause, rule_of, terms_in_words
 from trmon.domain.rules.rule_yaml import builtin_rules

@@ -16,7 +16,7 @@ from tests.fixtures.running_service import OwnRun, own_run
 from tests.fixtures.service import ThreadedService
 from tests.fixtures.trainer import MATH, send, send_step, train
 from tests.fixtures.waiting import eventually
-from trmon.bootstrap.lifespan import MAX_WHAT_IFS
+from trmon.bootstrap.app import MAX_WHAT_IFS
 from trmon_client.core import wire
 from trmon_client.core.policies.policy import Policy, preset
 

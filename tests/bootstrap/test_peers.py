@@ -21,7 +21,7 @@ from tests.fixtures.waiting import eventually
 from tests.store.builders import alert, append, report_intake
 from trmon.bootstrap.background_services import connect_peers
 from trmon.config.settings import Settings
-from trmon.domain.pipeline.run_update import Frontier, RunUpdate
+from trmon.domain.pipeline.publish import Frontier, RunUpdate
 from trmon.fleet import changes
 from trmon.fleet.changes import PeriodicThread
 from trmon.metrics.counters import Counters

@@ -16,8 +16,7 @@ from tests.fixtures.messages import columns, report
 from trmon_client.core import statistics, wire
 from trmon_client.core.arrays import RowMatrix
 from trmon_client.core.column_schema import COLUMNS, HISTOGRAM_EDGES, N_BINS
-from trmon_client.core.columns import Columns
-from trmon_client.core.histogram import abs_quantiles, histograms, percentile
+from trmon_client.core.columns import Columns, abs_quantiles, histograms, percentile
 from trmon_client.core.policies.decision import decide
 from trmon_client.core.policies.policy import preset
 from trmon_client.core.signals import batch_signals

@@ -16,7 +16,7 @@ from trmon.domain.errors import NotFound
 from trmon.domain.identity import BatchKey, RunKey
 from trmon.domain.messages import NewestMessage, StoredNotice, StoredReport, Unread
 from trmon.domain.ownership import Fences
-from trmon.domain.pipeline.run_update import Checkpoint, Event, Frontier, RunProgress, RunUpdate
+from trmon.domain.pipeline.publish import Checkpoint, Event, Frontier, RunProgress, RunUpdate
 from trmon.domain.policies import PolicyVersion, default_version
 from trmon.domain.runs.attempts import ActiveLaunch, Claim, renewed_claim
 from trmon.domain.runs.run import Attempt, Run, RunState

@@ -16,7 +16,7 @@ from tests.fixtures.waiting import eventually
 from tests.store.builders import batch
 from trmon.domain.errors import NotReady
 from trmon.domain.identity import BatchKey
-from trmon.domain.pipeline.run_update import RunView
+from trmon.domain.pipeline.publish import RunView
 from trmon.fleet import views as view_sync_module
 from trmon.fleet.views import PolicyThreshold, RunViewCache, ViewSync, thresholds_of
 from trmon_client.core.policies.policy import Policy, preset

@@ -24,7 +24,7 @@ from tests.worker.watched_run import WatchedRun
 from trmon.domain.errors import InvalidInput
 from trmon.domain.identity import RunKey
 from trmon.domain.messages import PreparedMessage
-from trmon.ingest.validation import validate_message
+from trmon.ingest.service import validate_message
 from trmon.store.rows import messages
 from trmon_client.config.settings import Limits
 from trmon_client.core import wire

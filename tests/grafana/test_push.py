@@ -16,8 +16,8 @@ from tests.fixtures.command import run_here, run_python
 from tests.fixtures.http_server import HttpRequest, http_server
 from tests.fixtures.ports import free_port
 from trmon.domain.errors import Conflict, Forbidden, InvalidInput, NotReady, TrmonError, Unauthenticated
-from trmon.grafana.api import grafana as opened
 from trmon.grafana.push import FOLDER_UID, Change, Pushed, push, shipped
+from trmon.grafana.push import grafana as opened
 
 Json = dict[str, Any]
 Answer = tuple[int, Json]

@@ -25,7 +25,7 @@ from trmon.domain.access import EVERYTHING
 from trmon.domain.errors import Overloaded
 from trmon.domain.messages import PreparedMessage
 from trmon.ingest.body_cost import MAX_ELEMENTS, BodyCost, BodyCosts, FairPool, count_elements
-from trmon.ingest.validation import INLINE_BYTES, BodyReader
+from trmon.ingest.service import INLINE_BYTES, BodyReader
 from trmon_client.core import wire
 from trmon_client.core.column_schema import PAIRS, TURN_STEMS
 from trmon_client.core.columns import TurnColumns

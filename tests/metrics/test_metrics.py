@@ -29,14 +29,13 @@ from trmon.domain.collapse_risk.risk_reading import RISK
 from trmon.domain.health.judgement import RunVerdict, Urgency, VerdictKind
 from trmon.domain.identity import BatchKey, RunKey
 from trmon.domain.incidents.incident import CAUSE_LABEL, LAST_GOOD_LABEL, Incident
-from trmon.domain.pipeline.run_update import Outlook
+from trmon.domain.pipeline.publish import Outlook
 from trmon.domain.rules.rule_yaml import builtin_rules, overlay_rules
 from trmon.domain.runs.run import RunState
 from trmon.domain.severity import Severity
 from trmon.fleet.verdicts import JudgedRun
 from trmon.metrics.counters import DROPPED, Counters
-from trmon.metrics.exposition import Exposition
-from trmon.metrics.text_format import sample_line
+from trmon.metrics.exposition import Exposition, sample_line
 from trmon_client.core import wire
 from trmon_client.error_guard import LossReason
 

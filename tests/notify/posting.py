@@ -15,16 +15,15 @@ from tests.domain.alerts.alert_builders import ALERT as HIGH
 from tests.domain.alerts.alert_builders import notification_of
 from tests.domain.memory_log import MemoryLog
 from tests.fixtures.receiver import WebhookServer
-from trmon.domain.alerts.alert import INCIDENT_RULE, AlertState
+from trmon.domain.alerts.alert import INCIDENT_RULE, AlertState, TransitionReason
 from trmon.domain.alerts.delivery import Delivery
 from trmon.domain.alerts.notification import FiringAlert, Notification, NotifiedCause
-from trmon.domain.alerts.transitions import TransitionReason
 from trmon.domain.identity import RunKey
 from trmon.domain.incidents.incident import ENDED_ILL
 from trmon.domain.severity import Severity
 from trmon.notify.receiver import DeliveryOutcome, DeliveryResult, HttpPost, Receiver
 from trmon.store import Store
-from trmon.store.rows.alerts import write_deliveries
+from trmon.store.rows.runs import write_deliveries
 
 ALERT = replace(
     HIGH,

@@ -17,8 +17,7 @@ from tests.fixtures.prometheus import active, alertmanager
 from tests.fixtures.waiting import eventually
 from tests.notify.posting import notification
 from trmon.config.settings import Settings
-from trmon.domain.alerts.alert import INCIDENT_RULE, AlertState
-from trmon.domain.alerts.transitions import TransitionReason
+from trmon.domain.alerts.alert import INCIDENT_RULE, AlertState, TransitionReason
 from trmon.domain.severity import Severity
 from trmon.notify.alertmanager import PATH, Alertmanager
 from trmon.notify.receiver import DeliveryOutcome, DeliveryResult, HttpPost

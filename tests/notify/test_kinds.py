@@ -15,9 +15,8 @@ from msgspec import structs
 
 from tests.fixtures.receiver import WebhookServer
 from tests.notify.posting import ended_ill, firing_alert, notification, posted
-from trmon.domain.alerts.alert import INCIDENT_RULE, Acknowledgement, AlertState
+from trmon.domain.alerts.alert import INCIDENT_RULE, Acknowledgement, AlertState, TransitionReason
 from trmon.domain.alerts.notification import Flapping, Notification, Picture
-from trmon.domain.alerts.transitions import TransitionReason
 from trmon.domain.identity import RunKey
 from trmon.domain.severity import Severity
 from trmon.notify.alertmanager import alertmanager_alert

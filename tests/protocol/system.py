@@ -23,7 +23,7 @@ from trmon.domain.alerts.delivery import RetryPolicy, Routes
 from trmon.domain.alerts.notification import Notification
 from trmon.domain.messages import PreparedMessage, WriteResult
 from trmon.domain.ownership import Fences, Ownership
-from trmon.domain.pipeline.run_update import RunUpdate
+from trmon.domain.pipeline.publish import RunUpdate
 from trmon.fleet.views import RunViewCache
 from trmon.notify.dispatcher import DeliveryPolicy, Dispatcher
 from trmon.notify.receiver import DeliveryOutcome, DeliveryResult

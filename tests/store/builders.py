@@ -21,7 +21,7 @@ from trmon.domain.alerts.silences import Matcher, MatchOperator, Silence
 from trmon.domain.batches.batch import BatchRow, DecisionRow, PolicyRole
 from trmon.domain.identity import BatchKey, RunKey
 from trmon.domain.messages import AnyReport, PreparedMessage, WriteResult
-from trmon.domain.pipeline.run_update import Frontier, RunUpdate
+from trmon.domain.pipeline.publish import Frontier, RunUpdate
 from trmon.domain.severity import Severity
 from trmon.store import Store
 from trmon.store.database.engines import Engines

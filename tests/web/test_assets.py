@@ -8,7 +8,7 @@ from importlib.resources import files
 import pytest
 
 from tests.web.conftest import Visiting
-from trmon.web.assets import ASSETS, FOLDER, PAGES, PLOTS, VERSION
+from trmon.web.routes import ASSETS, FOLDER, PAGES, PLOTS, VERSION
 
 MODULES = {path: asset.content.decode() for path, asset in ASSETS.items() if path.endswith(".js") and "/" not in path}
 SCRIPT = "theme.js"

@@ -22,7 +22,7 @@ from tests.fixtures.waiting import eventually
 from tests.web.conftest import Visiting, violations
 from trmon.domain.access import Scope
 from trmon.domain.identity import RunKey
-from trmon.web.assets import demo_command
+from trmon.web.routes import demo_command
 
 LOST_MS = 20_000
 CONNECTIONS_OF_A_HOST = 6

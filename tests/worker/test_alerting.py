@@ -8,7 +8,7 @@ from typing import Any
 from tests.domain.trainer import report
 from tests.worker.watched_run import ORIGIN, WATCH_CONFIG, WatchedRun, train
 from trmon.domain.findings.catalogue import without
-from trmon.domain.pipeline.run_update import RunView
+from trmon.domain.pipeline.publish import RunView
 from trmon.domain.runs.run import RunState
 from trmon_client.core import wire
 

@@ -11,7 +11,7 @@ import pytest
 from tests.fixtures.views import view_of
 from tests.store.builders import batch, batch_key
 from trmon.domain.errors import NotReady
-from trmon.domain.pipeline.run_update import Frontier, RunUpdate
+from trmon.domain.pipeline.publish import Frontier, RunUpdate
 from trmon.fleet.views import RunViewCache
 from trmon.worker.channel import MAX_UNANSWERED, Channel, CommitRequest, CommitResult, RoundResult, ServiceProxy
 from trmon.worker.pass_changes import PassTally

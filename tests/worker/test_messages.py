@@ -14,7 +14,7 @@ from tests.domain.trainer import report
 from tests.store.builders import execute
 from tests.worker.watched_run import ORIGIN, RecordingObserver, finish, receive, rows_of, scheduler_over, step_of
 from trmon.domain.messages import StoredReport
-from trmon.domain.pipeline.run_update import Frontier
+from trmon.domain.pipeline.publish import Frontier
 from trmon.domain.runs.run import RunState
 from trmon.store import Store
 from trmon.store.schema import tables

@@ -28,7 +28,7 @@ from tests.worker.watched_run import (
 )
 from trmon.domain.batches.batch import BatchRow, QuarantinePart
 from trmon.domain.errors import NotReady
-from trmon.domain.pipeline.run_update import RunUpdate
+from trmon.domain.pipeline.publish import RunUpdate
 from trmon.domain.runs.run import RunState
 from trmon.store import Store
 from trmon.store.rows import messages

@@ -14,7 +14,7 @@ from tests.domain.trainer import Health, finished, made, report, stored
 from tests.worker.watched_run import ORIGIN, WATCH_CONFIG, WatchedRun, finish
 from trmon.domain.identity import BatchKey
 from trmon.domain.messages import StoredNotice
-from trmon.domain.pipeline.run_update import Frontier
+from trmon.domain.pipeline.publish import Frontier
 from trmon.worker.recovery import PendingState
 from trmon_client.core import wire
 

@@ -29,7 +29,7 @@ from tests.worker.watched_run import (
     started,
 )
 from trmon.domain.access import EVERYTHING
-from trmon.domain.pipeline.run_update import Frontier
+from trmon.domain.pipeline.publish import Frontier
 from trmon.domain.runs.liveness import SilenceLimits
 from trmon.domain.runs.run import RunState
 from trmon.fleet.views import RunViewCache

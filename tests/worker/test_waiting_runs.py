@@ -14,8 +14,7 @@ from trmon.domain.runs.run import RunState
 from trmon.store import Store
 from trmon.worker import scheduler as scheduling
 from trmon.worker.messages import QUANTUM
-from trmon.worker.scheduler import Scheduler
-from trmon.worker.waiting_runs import LIVE_SECONDS, Priority, WaitingRuns, priority_of
+from trmon.worker.scheduler import LIVE_SECONDS, Priority, Scheduler, WaitingRuns, priority_of
 from trmon_client.core import wire
 
 NOW = 10_000.0

@@ -11,7 +11,7 @@ from tests.domain.trainer import finished, report
 from tests.store.builders import intake
 from trmon.domain.alerts.delivery import Routes
 from trmon.domain.batches.batch import BatchRow, QuarantinePart
-from trmon.domain.pipeline.run_update import RunView
+from trmon.domain.pipeline.publish import RunView
 from trmon.domain.rules import rule_yaml
 from trmon.fleet.views import RunViewCache
 from trmon.store import Store

@@ -19,7 +19,7 @@ from trmon.domain.errors import InvalidInput
 from trmon.domain.findings.catalogue import builtin_catalogue
 from trmon.domain.health.judgement import Backlog
 from trmon.domain.health.problems import cause_of, title_of_alert
-from trmon.domain.health.run_summary import DIGITS
+from trmon.domain.pipeline.publish import DIGITS
 from trmon.domain.runs.run import Run
 from trmon.fleet.verdicts import JudgedRun
 from trmon_client.api.answers import ApiNumber, ItemPage

@@ -14,7 +14,7 @@ from trmon.api.http.answers import AnswerRoute
 from trmon.api.http.auth import Reader
 from trmon.api.http.components import Components, Service
 from trmon.domain.access import Access
-from trmon.domain.pipeline.run_update import RunView
+from trmon.domain.pipeline.publish import RunView
 from trmon.fleet.verdicts import JudgedRun
 from trmon_client.api.administration import HealthInfo
 

@@ -15,13 +15,13 @@ from trmon.api.http.auth import Reader, require_reader
 from trmon.api.http.components import Components, Service
 from trmon.api.http.parameters import RequestBody
 from trmon.domain.access import Access
+from trmon.domain.backtest.evaluation import PolicyMaskRate, StoredHistory
 from trmon.domain.backtest.limit_trial import NOW, TRIED, LimitTrial, tunable_limits, with_limit
-from trmon.domain.backtest.stored_history import PolicyMaskRate, StoredHistory
 from trmon.domain.batches.batch import BatchRow
 from trmon.domain.errors import NotFound, nearest_names
 from trmon.domain.findings.catalogue import Catalogue
-from trmon.domain.findings.clause_words import clause_words, seen_words, severity_words
 from trmon.domain.findings.remedies import remedy
+from trmon.domain.findings.sentences import clause_words, seen_words, severity_words
 from trmon.domain.health.problems import title_of_rule
 from trmon.domain.health.runbook import runbook_of
 from trmon.domain.incidents.alarm_budget import DAY_SECONDS

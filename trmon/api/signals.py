@@ -21,7 +21,7 @@ from trmon.domain.analysis.course_marks import MARK_SIGNALS, Course, course_mark
 from trmon.domain.errors import InvalidInput
 from trmon.domain.findings.measures import sources_of
 from trmon.domain.framework_names.named_scalars import named_scalars
-from trmon.domain.rules.signal_reader import series_names
+from trmon.domain.rules.condition import series_names
 from trmon.domain.severity import json_number
 from trmon.domain.signals.derived_signals import DERIVED, SHADOW_PREFIX
 from trmon.metrics.exposition import FIXED_HELP

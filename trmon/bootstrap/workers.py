@@ -31,7 +31,7 @@ from trmon.config import logs
 from trmon.config.rules import active_rules_of
 from trmon.config.settings import Settings
 from trmon.domain.errors import DatabaseAway, NotReady
-from trmon.domain.pipeline.run_update import EDIT
+from trmon.domain.pipeline.publish import EDIT
 from trmon.fleet.changes import EventFollower, PeriodicThread, ReportPoller
 from trmon.fleet.heartbeats import Heartbeat
 from trmon.fleet.leases import LeaseManager

@@ -16,7 +16,7 @@ from rich.console import Console
 from trmon.cli.command import console, plain_errors
 from trmon.cli.running_service import service_of
 from trmon.cli.stored_runs import Address, Workers, find_stored_runs, map_runs
-from trmon.domain.backtest.stored_history import HAS_FIRED, PolicyMaskRate, StoredHistory, why_skipped
+from trmon.domain.backtest.evaluation import HAS_FIRED, PolicyMaskRate, StoredHistory, why_skipped
 from trmon.domain.batches.batch import BatchRow, Quarantined
 from trmon.domain.errors import InvalidInput
 from trmon.domain.identity import BatchKey, RunKey

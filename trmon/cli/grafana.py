@@ -8,7 +8,7 @@ import typer
 
 from trmon.cli.command import plain_errors, read_settings
 from trmon.domain.errors import InvalidInput
-from trmon.grafana.api import grafana as opened
+from trmon.grafana.push import grafana as opened
 from trmon.grafana.push import push, shipped
 
 grafana = typer.Typer(no_args_is_help=True, help="Push the dashboards to a Grafana.")

@@ -16,7 +16,7 @@ from trmon.cli.command import plain_errors
 from trmon.cli.running_service import service_of
 
 if TYPE_CHECKING:
-    from trmon.domain.backtest.stored_history import StoredHistory
+    from trmon.domain.backtest.evaluation import StoredHistory
     from trmon.domain.collapse_risk.fleet_calibration import RiskCourse
 
 risk = typer.Typer(no_args_is_help=True, help="Calibrate the risk of a collapse on your own runs.")

@@ -14,7 +14,7 @@ import numpy as np
 from trmon.domain.analysis.distribution import WorstToken, worst_tokens
 from trmon.domain.batches.assembly import merge_columns
 from trmon.domain.errors import InvalidInput
-from trmon.domain.signals.drift_features import columns_signals
+from trmon.domain.signals.run_features import columns_signals
 from trmon_client.core.columns import Columns
 from trmon_client.core.inputs.checked_inputs import POLICIES, CheckedInputs, check_inputs, valid_tokens
 from trmon_client.core.policies.decision import SEMANTICS_VERSION, decide

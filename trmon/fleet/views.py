@@ -9,7 +9,7 @@ from operator import attrgetter
 from threading import Lock
 from typing import Literal
 
-from trmon.domain.pipeline.run_update import RunView
+from trmon.domain.pipeline.publish import RunView
 from trmon.store.repositories.run_snapshots import RunSnapshots
 from trmon_client.core.policies.policy import Policy
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
+from trmon.domain.alerts.alert import TransitionReason
 from trmon.domain.alerts.notification import Notification
-from trmon.domain.alerts.transitions import TransitionReason
 from trmon.domain.severity import Severity
 from trmon.notify.message_text import cause_details, who_and_when
 from trmon.notify.receiver import DeliveryResult, HttpPost, HttpReceiver, rfc3339

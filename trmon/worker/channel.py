@@ -14,7 +14,7 @@ from trmon.domain.batches.batch import BatchRow
 from trmon.domain.errors import TrmonError
 from trmon.domain.identity import BatchKey
 from trmon.domain.ownership import Fences
-from trmon.domain.pipeline.run_update import RunUpdate, RunView
+from trmon.domain.pipeline.publish import RunUpdate, RunView
 from trmon.fleet.heartbeats import BEAT_SECONDS, Heartbeat
 from trmon.fleet.views import RunViewCache
 from trmon.worker.pass_changes import PassTally

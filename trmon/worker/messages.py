@@ -11,7 +11,7 @@ from typing import Any, TypeAlias, TypeVar
 from trmon.domain.batches.batch import BatchRow, QuarantinePart, quarantined
 from trmon.domain.identity import BatchKey
 from trmon.domain.messages import AnyNotice, AnyReport, DamagedNotice, DamagedReport, StoredNotice, StoredReport, Unread
-from trmon.domain.pipeline.run_update import Frontier
+from trmon.domain.pipeline.publish import Frontier
 from trmon.domain.pipeline.transition import apply_duplicate_trainers
 from trmon.domain.runs.attempts import find_duplicate_trainers
 from trmon.domain.runs.liveness import (

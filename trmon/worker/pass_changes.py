@@ -14,8 +14,7 @@ from trmon.domain.alerts.delivery import Delivery
 from trmon.domain.batches.batch import BatchRow, DecisionRow, QuarantinePart
 from trmon.domain.identity import BatchKey
 from trmon.domain.ownership import Fences
-from trmon.domain.pipeline.publish import BatchChanges
-from trmon.domain.pipeline.run_update import Checkpoint, Event, Frontier, RunUpdate, RunView
+from trmon.domain.pipeline.publish import BatchChanges, Checkpoint, Event, Frontier, RunUpdate, RunView
 
 CHECKPOINT_BATCHES = 64
 CHECKPOINT_SECONDS = 30.0

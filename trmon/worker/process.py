@@ -19,7 +19,7 @@ from trmon.domain.batches.batch import BatchRow
 from trmon.domain.errors import PASSING, NotReady, TrmonError
 from trmon.domain.health_check import HUNG_SECONDS
 from trmon.domain.identity import BatchKey
-from trmon.domain.pipeline.run_update import RunView
+from trmon.domain.pipeline.publish import RunView
 from trmon.fleet.changes import PeriodicThread
 from trmon.fleet.supervisor import STOP_SECONDS, ChildProcess
 from trmon.store.repositories.run_log import RunLog

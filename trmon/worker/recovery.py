@@ -10,7 +10,7 @@ import msgspec
 import structlog
 from msgspec import structs
 
-from trmon.domain.alerts.transitions import Transition
+from trmon.domain.alerts.alert import Transition
 from trmon.domain.batches.assembly import Assembly
 from trmon.domain.batches.batch import BatchRow, Quarantined, QuarantinePart
 from trmon.domain.batches.scalar_steps import PendingScalars
@@ -19,8 +19,7 @@ from trmon.domain.messages import StoredNotice, decode_reports
 from trmon.domain.pipeline.close_batch import replay_row
 from trmon.domain.pipeline.draft import made_at
 from trmon.domain.pipeline.fold import reconsider
-from trmon.domain.pipeline.publish import BatchChanges, publish_transitions
-from trmon.domain.pipeline.run_update import Frontier, RunProgress
+from trmon.domain.pipeline.publish import BatchChanges, Frontier, RunProgress, publish_transitions
 from trmon.domain.pipeline.state import STATE_VERSION, PassContext, PipelineState
 from trmon.domain.pipeline.transition import apply_state_change
 from trmon.domain.runs.liveness import Liveness, StateChange, time_by_now

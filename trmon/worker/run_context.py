@@ -14,7 +14,7 @@ from trmon.domain.batches.batch import BatchRow
 from trmon.domain.errors import Damaged, LakeUnavailable, Overloaded
 from trmon.domain.identity import BatchKey
 from trmon.domain.messages import AnyReport, StoredNotice
-from trmon.domain.pipeline.run_update import Event
+from trmon.domain.pipeline.publish import Event
 from trmon.domain.pipeline.state import PassContext
 from trmon.domain.policies import PolicyRegistry, PolicyVersion, version_from_trainer
 from trmon.domain.rules.rule import RuleSet

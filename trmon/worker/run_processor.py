@@ -14,11 +14,17 @@ from trmon.domain.alerts.alert import Alert, AlertState
 from trmon.domain.batches.batch import BatchRow, QuarantinePart
 from trmon.domain.findings.judge import JudgeState
 from trmon.domain.findings.verdict import HISTORY_UNAVAILABLE, PREDICTION
-from trmon.domain.health.run_summary import RunSummary, summary_of
 from trmon.domain.messages import Unread
 from trmon.domain.pipeline.judging import judgement_of, standing_findings
-from trmon.domain.pipeline.publish import incident_advice
-from trmon.domain.pipeline.run_update import Checkpoint, Frontier, RunUpdate, RunView
+from trmon.domain.pipeline.publish import (
+    Checkpoint,
+    Frontier,
+    RunSummary,
+    RunUpdate,
+    RunView,
+    incident_advice,
+    summary_of,
+)
 from trmon.domain.pipeline.state import STATE_VERSION, PassContext
 from trmon.domain.pipeline.transition import apply_run_end, judge_newest_step, retire_removed_rules
 from trmon.domain.runs.liveness import time_by_now

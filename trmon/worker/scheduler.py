@@ -9,22 +9,74 @@ import math
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from heapq import heappop, heappush
 from typing import Protocol, TypeVar
 
 import structlog
 
 from trmon.domain.errors import PASSING, Fenced, NotFound
-from trmon.domain.messages import Unread
+from trmon.domain.messages import NewestMessage, Unread
 from trmon.domain.ownership import Fences, in_slots, slot_of
-from trmon.domain.pipeline.run_update import RunUpdate, RunView
+from trmon.domain.pipeline.publish import RunUpdate, RunView
 from trmon.store.repositories.run_log import RunLog
 from trmon.worker.messages import QUANTUM, Damaged, MessageId, StoredMessage, message_id, set_aside
 from trmon.worker.pass_changes import CommitBatcher, PassResult, PassTally, RunUpdateWriter, commit_updates
 from trmon.worker.recovery import PAGE
 from trmon.worker.run_context import WatchConfig
 from trmon.worker.run_processor import RunProcessor
-from trmon.worker.waiting_runs import Priority, WaitingRuns, is_live, priority_of
+
+LIVE_SECONDS = 300.0
+"""A run is live if its newest report or scalars were sent this recently, by the sender's clock; older ones, and those
+without a time, are history: an import, a replay, a spool, or what came while no worker ran."""
+
+
+class Priority(Enum):
+    """Which runs get the time of a round first."""
+
+    LIVE = "live"
+    QUIET = "quiet"
+    """A run without reports or scalars, or without unread messages."""
+    HISTORY = "history"
+
+
+def is_live(sent_at: float, *, now: float) -> bool:
+    """Whether a report or scalars sent at this time are of a trainer that runs now."""
+    return now - sent_at <= LIVE_SECONDS
+
+
+def priority_of(newest: NewestMessage | None, *, now: float) -> Priority:
+    """Return the priority of a run by its newest message; None: it has none."""
+    if newest is None or newest.sent_at is None:
+        return Priority.QUIET
+    if is_live(newest.sent_at, now=now):
+        return Priority.LIVE
+    return Priority.HISTORY if newest.is_unread else Priority.QUIET
+
+
+class WaitingRuns:
+    """Runs by priority, each once, and in the order in which they came. Not thread-safe."""
+
+    def __init__(self) -> None:
+        self._priorities: dict[int, Priority] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._priorities)
+
+    def add(self, run_id: int, priority: Priority) -> None:
+        """Add a run behind the others of its priority; one that waits keeps its place, unless it becomes live."""
+        if priority is Priority.LIVE and self._priorities.get(run_id) is not priority:
+            self.remove(run_id)
+        self._priorities.setdefault(run_id, priority)
+
+    def of(self, priority: Priority) -> list[int]:
+        """Return the runs of a priority, first come first."""
+        return [run_id for run_id, known in self._priorities.items() if known is priority]
+
+    def remove(self, run_id: int) -> None:
+        """Remove a run, if it waits."""
+        self._priorities.pop(run_id, None)
+
 
 TICK_SECONDS = 1.0
 """Shortest time until a timer that a pass has not moved is due again."""
@@ -33,7 +85,7 @@ MAX_BACKOFF_SECONDS = 60.0
 COMMIT_TIMEOUT_SECONDS = 60.0
 GROUP_SIZE = 64
 """How many runs have their new messages read in one query and held in memory."""
-LIVE_SECONDS = 1.5
+LIVE_ROUND_SECONDS = 1.5
 """How long a round runs passes over live runs, if so many wait."""
 QUIET_SECONDS, OTHER_SECONDS = 0.125, 0.25
 """How long it then continues with quiet runs, and with these and history together: a live run waits as long."""
@@ -227,7 +279,7 @@ class Scheduler:
         """
         for run_id in sorted(self.pop_due(now)):
             self._waiting.add(run_id, Priority.LIVE if run_id in self._live else Priority.QUIET)
-        behind = self._run_waiting(Priority.LIVE, LIVE_SECONDS, now=now)
+        behind = self._run_waiting(Priority.LIVE, LIVE_ROUND_SECONDS, now=now)
         began_at = time.monotonic()
         behind += self._run_waiting(Priority.QUIET, QUIET_SECONDS, now=now)
         behind += self._run_waiting(Priority.HISTORY, began_at + OTHER_SECONDS - time.monotonic(), now=now)

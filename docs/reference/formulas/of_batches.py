@@ -31,7 +31,7 @@ _REPETITION_SIGNALS = ("repeated_share", "repeated_share_p95")
 _OWN_TESTS = {
     **dict.fromkeys(
         _FINISH_SIGNALS,
-        "core/signals/test_group_signals.py"
+        "core/signals/test_batch_signals.py"
         "::test_finish_reasons_are_shares_of_the_known_ones_also_of_responses_without_a_counted_token",
     ),
     **dict.fromkeys(
@@ -40,7 +40,7 @@ _OWN_TESTS = {
     ),
     **dict.fromkeys(
         _SIGNALS_BY_SIGN,
-        "core/signals/test_group_signals.py"
+        "core/signals/test_batch_signals.py"
         "::test_entropy_and_ratio_by_the_sign_of_the_advantage_equal_those_of_the_sequences_alone",
     ),
     **dict.fromkeys(
@@ -77,14 +77,14 @@ _FUNCTIONS = {
     **dict.fromkeys(_ADVANTAGE_SIGNALS, "signals.group_signals.advantage_signals"),
     **dict.fromkeys(_ROLLOUT_SIGNALS, "signals.batch_signals.rollout_signals"),
     **dict.fromkeys(_LENGTH_SIGNALS, "signals.group_signals.length_signals"),
-    **dict.fromkeys(_REGRESSION_SIGNALS, "signals.gradient_signals.regression_signals"),
+    **dict.fromkeys(_REGRESSION_SIGNALS, "signals.batch_signals.regression_signals"),
 }
 
 
 _GRADIENT_SIGNALS = ("proxy2_total_power_low", "proxy2_total_power_high", "logp_advantage_cov", "leak_share")
 _REFERENCE_SIGNALS = ("ref_kl_k1", "ref_kl_k2", "ref_kl_k3", "ref_kl_k3_max", "ref_kl_k3_is")
 _FUNCTIONS |= {
-    **dict.fromkeys(_GRADIENT_SIGNALS, "signals.gradient_signals.gradient_signals"),
+    **dict.fromkeys(_GRADIENT_SIGNALS, "signals.batch_signals.gradient_signals"),
     **dict.fromkeys(_REFERENCE_SIGNALS, "signals.batch_signals.reference_signals"),
 }
 
@@ -113,14 +113,14 @@ _SIGNALS = (
         SIGNALS_OF_A_BATCH,
         "E-value of a histogram",
         "log mean_l prod (1 + l (rho - 1)), rho at lower edges, l = .01, .03, .1, .3, .9",
-        "signals.gradient_signals.ln_e_values",
+        "signals.batch_signals.ln_e_values",
         "core/signals/test_gradient_signals.py::test_log_probs_of_another_sampler_have_a_large_e_value",
     ),
     Formula(
         SIGNALS_OF_A_BATCH,
         "range of the temperature",
         "1 + logp_slope_q to 1 + var(d)/cov(d, log q)",
-        "signals.gradient_signals.regression_signals",
+        "signals.batch_signals.regression_signals",
         "core/signals/test_gradient_signals.py::test_the_slopes_bracket_the_ratio_of_temperatures",
     ),
     Formula(

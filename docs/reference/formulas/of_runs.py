@@ -54,7 +54,7 @@ _HEALTH = (
         HEALTH,
         "k3_excess",
         "kl_k3/(10 max(|kl_k1|, 3 sd(d)/sqrt(n), 1e-6))",
-        "trmon.domain.signals.drift_features.k3_excess",
+        "trmon.domain.signals.run_features.k3_excess",
         "domain/signals/test_run_features.py::test_k3_excess_is_k3_over_ten_times_what_valid_log_probs_can_show",
     ),
     Formula(
@@ -68,7 +68,7 @@ _HEALTH = (
         HEALTH,
         "staleness_lag",
         "version_lag - engine_lag",
-        "trmon.domain.signals.drift_features.staleness_lag",
+        "trmon.domain.signals.run_features.staleness_lag",
         "domain/signals/test_run_features.py::test_without_a_staleness_pair_there_is_no_staleness_lag",
     ),
     Formula(

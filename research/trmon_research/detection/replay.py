@@ -12,16 +12,15 @@ from pathlib import Path
 from msgspec import structs
 
 from trmon.domain.access import EVERYTHING
-from trmon.domain.alerts.alert import AlertState
+from trmon.domain.alerts.alert import AlertState, TransitionReason
 from trmon.domain.alerts.delivery import Routes
 from trmon.domain.alerts.notification import Notification
-from trmon.domain.alerts.transitions import TransitionReason
 from trmon.domain.identity import RunKey
 from trmon.domain.messages import PreparedMessage
 from trmon.domain.rules.rule_yaml import builtin_rules
 from trmon.domain.severity import Severity
 from trmon.fleet.views import RunViewCache
-from trmon.ingest.validation import validate_message
+from trmon.ingest.service import validate_message
 from trmon.store import Store
 from trmon.worker.pass_changes import PassTally
 from trmon.worker.run_context import WatchConfig

@@ -10,7 +10,7 @@ from trmon.domain.identity import BatchKey
 from trmon.domain.messages import StoredReport
 from trmon.domain.pipeline.state import PassContext, PipelineState
 from trmon.domain.policies import PolicyVersion
-from trmon.worker.calibrator import Calibrator
+from trmon.worker.adaptation import Calibrator
 from trmon_client.core import wire
 from trmon_client.core.policies.policy import Policy
 from trmon_research.sweep.service_pipeline import in_memory_report

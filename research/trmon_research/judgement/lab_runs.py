@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from trmon.domain.backtest.evaluation import StoredHistory
 from trmon.domain.backtest.rule_replay import RuleReplay
-from trmon.domain.backtest.stored_history import StoredHistory
 from trmon.domain.collapse_risk.risk_model import RiskModel
 from trmon_research.collapse.stored_runs import RUNS, StoredRun, read_runs
 from trmon_research.judgement.changes import Verdict

@@ -11,8 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trmon.domain.access import EVERYTHING
-from trmon.domain.backtest.evaluation import backtest_run
-from trmon.domain.backtest.stored_history import HAS_FIRED, PolicyMaskRate, StoredHistory
+from trmon.domain.backtest.evaluation import HAS_FIRED, PolicyMaskRate, StoredHistory, backtest_run
 from trmon.domain.batches.batch import BatchRow
 from trmon.domain.collapse_risk.risk_reading import RISK
 from trmon.domain.rules.rule_yaml import builtin_rules

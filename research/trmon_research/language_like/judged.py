@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from trmon.domain.findings.facts import facts_of
+from trmon.domain.findings.configuration import facts_of
 from trmon.domain.findings.judge import Place, Row
 from trmon.domain.severity import Severity
 from trmon_research.judgement.folded import FoldedRun, folded

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trmon.domain.signals.drift_features import columns_signals, staleness_lag
+from trmon.domain.signals.run_features import columns_signals, staleness_lag
 from trmon_client.core.bounds import engine_lag
 from trmon_client.core.columns import Columns
 from trmon_client.core.statistics import columns

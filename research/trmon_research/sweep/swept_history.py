@@ -10,11 +10,11 @@ from typing import Any
 
 import msgspec
 
-from trmon.domain.backtest.stored_history import PolicyMaskRate, StoredHistory
+from trmon.domain.backtest.evaluation import PolicyMaskRate, StoredHistory
 from trmon.domain.batches.batch import BatchRow
 from trmon.domain.errors import InvalidInput
 from trmon.domain.identity import BatchKey, RunKey
-from trmon.domain.rules.signal_reader import is_scalar
+from trmon.domain.rules.condition import is_scalar
 from trmon.domain.runs.run import RunState
 from trmon_client.core.policies.policy import Policy
 from trmon_client.core.wire.messages import decodable

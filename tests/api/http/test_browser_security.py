@@ -11,9 +11,9 @@ import pytest
 
 from tests.fixtures.running_service import Serve, make_token
 from tests.fixtures.service import ThreadedService
-from trmon.api.http.browser_security import HEADERS
+from trmon.api.http.auth import HEADERS
 from trmon.domain.access import Scope
-from trmon.web.assets import FOLDER
+from trmon.web.routes import FOLDER
 
 TOKEN = {"name": "x", "scopes": ["read"]}
 

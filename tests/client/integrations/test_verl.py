@@ -11,7 +11,7 @@ from typing import Any
 import tomllib
 
 from tests.fixtures.command import run_python
-from trmon_client.integrations.verl.trainer_hooks import copied_methods
+from trmon_client.integrations.verl.hooks import copied_methods
 
 CLIENT = Path(__file__).parents[3] / "client"
 HEAVY = {"numpy", "torch", "urllib3", "msgspec", "trmon_client.monitor"}

@@ -17,8 +17,7 @@ from tests.core import golden
 from tests.core.examples import as_torch, batch, filled_with, golden_columns, of_log_ratios, with_columns, with_kl
 from trmon_client.core import statistics
 from trmon_client.core.column_schema import N_BINS
-from trmon_client.core.columns import Columns
-from trmon_client.core.histogram import EDGES, histograms
+from trmon_client.core.columns import EDGES, Columns, histograms
 from trmon_client.core.policies import token_decision
 from trmon_client.core.policies.criteria import Criterion, TokenRule
 from trmon_client.core.policies.decision import Decision, decide

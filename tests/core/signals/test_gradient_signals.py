@@ -15,10 +15,9 @@ from tests.core.examples import batch, of_log_ratios
 from trmon.domain.findings.catalogue import builtin_catalogue
 from trmon.domain.findings.judge import Judge, JudgeState, Place, Row
 from trmon_client.core import statistics
-from trmon_client.core.columns import Columns
-from trmon_client.core.histogram import histograms
+from trmon_client.core.columns import Columns, histograms
 from trmon_client.core.signals import batch_signals
-from trmon_client.core.signals.gradient_signals import ln_e_values
+from trmon_client.core.signals.batch_signals import ln_e_values
 
 STEMS = ("logp_slope_q", "logp_slope_p", "logp_corr_q", "temperature_near", "temperature_far")
 LN_1E6 = math.log(1e6)

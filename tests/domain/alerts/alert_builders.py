@@ -6,10 +6,9 @@ import math
 from typing import Any
 
 from tests.domain.memory_log import MemoryLog
-from trmon.domain.alerts.alert import Alert, AlertState
+from trmon.domain.alerts.alert import Alert, AlertState, AlertTrack, Transition, TransitionReason, transition_event
 from trmon.domain.alerts.delivery import Delivery
 from trmon.domain.alerts.notification import Notification, build_notification
-from trmon.domain.alerts.transitions import AlertTrack, Transition, TransitionReason, transition_event
 from trmon.domain.runs.run import Run
 from trmon.domain.severity import Severity
 

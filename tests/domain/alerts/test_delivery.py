@@ -13,7 +13,7 @@ from msgspec import structs
 
 from tests.domain.alerts.alert_builders import ALERT, delivery_of, notification_of
 from tests.domain.memory_log import MemoryLog
-from trmon.domain.alerts.alert import Alert, AlertState
+from trmon.domain.alerts.alert import Alert, AlertState, TransitionReason
 from trmon.domain.alerts.delivery import (
     MAX_WAIT_SECONDS,
     Delivery,
@@ -30,7 +30,6 @@ from trmon.domain.alerts.delivery import (
     repeat_interval_seconds,
 )
 from trmon.domain.alerts.notification import Flapping, Notification
-from trmon.domain.alerts.transitions import TransitionReason
 from trmon.domain.severity import Severity, json_number
 
 

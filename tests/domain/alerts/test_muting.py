@@ -9,7 +9,15 @@ import pytest
 
 from tests.domain.alerts.alert_builders import ALERT, delivery_of
 from tests.domain.memory_log import MemoryLog
-from trmon.domain.alerts.alert import ENDED_LABEL, INCIDENT_RULE, Acknowledgement, Alert, AlertState
+from trmon.domain.alerts.alert import (
+    ENDED_LABEL,
+    INCIDENT_RULE,
+    MAX_TRANSITIONS,
+    Acknowledgement,
+    Alert,
+    AlertState,
+    transition_event,
+)
 from trmon.domain.alerts.delivery import (
     Delivery,
     DeliveryContext,
@@ -30,8 +38,7 @@ from trmon.domain.alerts.muting import (
     update_after_success,
 )
 from trmon.domain.alerts.notification import FiringAlert, Flapping, NotifiedState
-from trmon.domain.alerts.silences import MAX_TRANSITIONS, Matcher, MatchOperator, Silence
-from trmon.domain.alerts.transitions import transition_event
+from trmon.domain.alerts.silences import Matcher, MatchOperator, Silence
 from trmon.domain.runs.run import Run, RunState
 from trmon.domain.severity import Severity
 

@@ -9,14 +9,21 @@ import pytest
 
 from tests.domain.alerts.alert_builders import ALERT
 from tests.domain.memory_log import MemoryLog
-from trmon.domain.alerts.alert import AlertState
-from trmon.domain.alerts.silences import FlapState, Matcher, MatchOperator, Silence, check_matchers, flap_state
-from trmon.domain.alerts.transitions import AlertTrack, Transition, TransitionReason, advance_alert, end_alert
+from trmon.domain.alerts.alert import (
+    AlertState,
+    AlertTrack,
+    FlapState,
+    Transition,
+    TransitionReason,
+    advance_alert,
+    end_alert,
+    flap_state,
+)
+from trmon.domain.alerts.silences import Matcher, MatchOperator, Silence, check_matchers
 from trmon.domain.errors import InvalidInput
 from trmon.domain.identity import BatchKey
-from trmon.domain.rules.condition import Comparison, ThresholdSide
+from trmon.domain.rules.condition import Comparison, SignalReader, ThresholdSide
 from trmon.domain.rules.rule import Rule, RuleFinding
-from trmon.domain.rules.signal_reader import SignalReader
 from trmon.domain.severity import Severity
 
 RUN = replace(MemoryLog().stored_run, owner="ana")

@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.domain.memory_log import MemoryLog
 from tests.store.builders import batch
-from trmon.domain.backtest.stored_history import PolicyMaskRate, StoredHistory
+from trmon.domain.backtest.evaluation import PolicyMaskRate, StoredHistory
 from trmon.domain.batches.batch import BatchRow
 from trmon.domain.identity import BatchKey
 

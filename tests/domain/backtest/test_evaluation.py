@@ -14,9 +14,8 @@ from tests.domain.backtest.histories import RISE, history, rewards
 from tests.domain.pipeline.closings import parse_rules
 from tests.fixtures.command import run_python
 from tests.store.builders import batch
-from trmon.domain.backtest.evaluation import CollapseOnset, OnsetSource, RunBacktest, backtest_run
+from trmon.domain.backtest.evaluation import CollapseOnset, OnsetSource, RunBacktest, StoredHistory, backtest_run
 from trmon.domain.backtest.rule_replay import MAX_ALERTS
-from trmon.domain.backtest.stored_history import StoredHistory
 from trmon.domain.backtest.totals import BacktestSum, DetectionTotals
 from trmon.domain.batches.batch import BatchRow
 from trmon.domain.collapse_risk.risk_model import RiskCalibration, RiskModel, shipped_model

@@ -13,9 +13,8 @@ from msgspec import structs
 from tests.domain.findings.test_judge import healthy, judged, with_values
 from trmon.api.diagnosis_answer import judgement_info
 from trmon.domain.findings.catalogue import Clause, builtin_catalogue
-from trmon.domain.findings.clause_words import NO_EXAMPLE, clause_words, seen_words, severity_words
 from trmon.domain.findings.judge import Evidence, Place
-from trmon.domain.findings.sentences import evidence_words
+from trmon.domain.findings.sentences import NO_EXAMPLE, clause_words, evidence_words, seen_words, severity_words
 from trmon.domain.findings.verdict import words_of
 
 

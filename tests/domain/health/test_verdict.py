@@ -19,7 +19,6 @@ from trmon.domain.findings.judge import Judge, JudgeState, Place, Row
 from trmon.domain.findings.verdict import Course, Judgement, Word
 from trmon.domain.health.judgement import RunVerdict, Urgency, VerdictKind, duration
 from trmon.domain.health.problems import remedy_of
-from trmon.domain.health.run_summary import POINTS, Sparkline, summary_of
 from trmon.domain.health.runbook import answers_of
 from trmon.domain.health.verdict import KINDS, REVIEW_SECONDS, VerdictInputs, urgency_of, verdict_of
 from trmon.domain.incidents.incident import (
@@ -32,6 +31,7 @@ from trmon.domain.incidents.incident import (
     incident_identity,
     leading_alerts,
 )
+from trmon.domain.pipeline.publish import POINTS, Sparkline, summary_of
 from trmon.domain.runs.run import Run, RunEnding, RunState
 from trmon.domain.severity import Severity
 

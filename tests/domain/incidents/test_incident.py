@@ -23,8 +23,15 @@ from trmon.domain.alerts.silences import Matcher, MatchOperator, Silence
 from trmon.domain.findings.verdict import COLLAPSE, PREDICTION
 from trmon.domain.identity import RunKey
 from trmon.domain.incidents.alarm_budget import DAY_SECONDS, AlarmBudget, BudgetRecord, RuleBudget, alarm_budgets
-from trmon.domain.incidents.incident import CAUSE_LABEL, ENDED_ILL, QUIET_STEPS, Incident, is_member
-from trmon.domain.incidents.incident_updates import MAX_UPDATES, OPENING_STEPS
+from trmon.domain.incidents.incident import (
+    CAUSE_LABEL,
+    ENDED_ILL,
+    MAX_UPDATES,
+    OPENING_STEPS,
+    QUIET_STEPS,
+    Incident,
+    is_member,
+)
 from trmon.domain.runs.run import Run, RunEnding, RunState
 from trmon.domain.severity import Severity
 

@@ -16,9 +16,8 @@ from trmon.domain.identity import BatchKey
 from trmon.domain.pipeline.draft import ClosingRow
 from trmon.domain.pipeline.fold import amend_row, detect_findings, fold_row, reconsider
 from trmon.domain.pipeline.state import PipelineState
-from trmon.domain.rules.condition import AnyOf, Evaluation, ThresholdEvaluation, Truth
+from trmon.domain.rules.condition import AnyOf, Evaluation, SignalReader, ThresholdEvaluation, Truth
 from trmon.domain.rules.rule import RuleSet
-from trmon.domain.rules.signal_reader import SignalReader
 
 NO_RULES = parse_rules("[]")
 

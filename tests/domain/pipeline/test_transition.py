@@ -8,8 +8,7 @@ import pytest
 
 from tests.domain.alerts.alert_builders import ALERT, transition_to
 from tests.domain.pipeline.closings import parse_rules, pass_context
-from trmon.domain.alerts.alert import AlertState
-from trmon.domain.alerts.transitions import AlertTrack, Transition, TransitionReason, end_alert
+from trmon.domain.alerts.alert import AlertState, AlertTrack, Transition, TransitionReason, end_alert
 from trmon.domain.identity import BatchKey
 from trmon.domain.pipeline.publish import transition_deliveries
 from trmon.domain.pipeline.state import PipelineState

@@ -23,6 +23,8 @@ from trmon.domain.rules.condition import (
     Evaluation,
     Measure,
     SignalAbsent,
+    SignalMemory,
+    SignalReader,
     ThresholdSide,
     Truth,
     comparisons_of,
@@ -30,7 +32,6 @@ from trmon.domain.rules.condition import (
 from trmon.domain.rules.condition_yaml import condition_to_yaml
 from trmon.domain.rules.rule import RememberedSignals, RowSelection, Rule, condition_in_words, terms_in_words
 from trmon.domain.rules.rule_yaml import builtin_rules, overlay_rules
-from trmon.domain.rules.signal_reader import SignalMemory, SignalReader
 from trmon.domain.severity import Severity
 
 

@@ -15,10 +15,16 @@ from tests.domain.trainer import report
 from trmon.domain.collapse_risk.risk_inputs import INPUT_NAMES, Statistic
 from trmon.domain.pipeline.close_batch import close_batch
 from trmon.domain.signals.derived_signals import DERIVED, SHADOW_PREFIX
-from trmon.domain.signals.drift_features import describe_drift, k3_excess, staleness_lag
-from trmon.domain.signals.quantile_sketch import MAX_ATOMS, QuantileSketch
-from trmon.domain.signals.run_features import FEATURE_SIGNALS, FeatureState, RunFeatures, gradient_noise
-from trmon.domain.signals.windows import BASELINE_ROWS, WINDOW_ROWS, Baseline, SignalWindow
+from trmon.domain.signals.run_features import (
+    FEATURE_SIGNALS,
+    FeatureState,
+    RunFeatures,
+    describe_drift,
+    gradient_noise,
+    k3_excess,
+    staleness_lag,
+)
+from trmon.domain.signals.windows import BASELINE_ROWS, MAX_ATOMS, WINDOW_ROWS, Baseline, QuantileSketch, SignalWindow
 from trmon_client.core import statistics
 from trmon_client.core.bounds import engine_lag
 from trmon_client.core.columns import Columns, SequenceMatrix

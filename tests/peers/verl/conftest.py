@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.client.server import Peer
-from trmon_client.integrations.verl.tracking_hooks import TrackingHooks
+from trmon_client.integrations.verl.hooks import TrackingHooks
 
 
 @pytest.fixture(scope="session")

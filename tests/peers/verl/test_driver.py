@@ -26,7 +26,7 @@ from tests.peers.verl import drivers, fully_async
 from trmon_client.core import wire
 from trmon_client.core.columns import Columns
 from trmon_client.core.signals import batch_signals
-from trmon_client.integrations.verl.tracking_hooks import TrackingHooks
+from trmon_client.integrations.verl.hooks import TrackingHooks
 
 
 def columns_of(server: Peer, *, n: int = 1) -> list[Columns]:

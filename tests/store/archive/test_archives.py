@@ -42,7 +42,7 @@ from trmon.domain.errors import Conflict, InvalidInput, NotFound
 from trmon.domain.findings.judge import Place
 from trmon.domain.findings.verdict import with_attempts
 from trmon.domain.identity import BatchKey, RunKey
-from trmon.domain.pipeline.run_update import Frontier
+from trmon.domain.pipeline.publish import Frontier
 from trmon.domain.policies import default_version
 from trmon.domain.runs.run import RunState
 from trmon.store import Store

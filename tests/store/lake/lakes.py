@@ -26,7 +26,7 @@ from tests.store.builders import (
 )
 from trmon.domain.access import EVERYTHING
 from trmon.domain.errors import NotReady
-from trmon.domain.pipeline.run_update import Checkpoint, Frontier
+from trmon.domain.pipeline.publish import Checkpoint, Frontier
 from trmon.domain.runs.run import RunState
 from trmon.store import Store
 from trmon.store.archive.arrow_tables import SEQUENCES_SCHEMA, sequences_to_arrow

@@ -11,7 +11,7 @@ from tests.store.lake.lakes import put_ended_run, rows_of_table
 from trmon.domain.access import EVERYTHING
 from trmon.domain.identity import RunKey
 from trmon.domain.messages import DamagedReport
-from trmon.domain.pipeline.run_update import Frontier
+from trmon.domain.pipeline.publish import Frontier
 from trmon.domain.runs.attempts import Resolution
 from trmon.domain.runs.run import RunState
 from trmon.store import Store

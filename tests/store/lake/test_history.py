@@ -21,7 +21,7 @@ from trmon.domain.access import EVERYTHING, Access
 from trmon.domain.batches.batch import BatchRow, DecisionRow, PolicyRole, QuarantinePart, quarantined
 from trmon.domain.errors import Conflict
 from trmon.domain.identity import BatchKey
-from trmon.domain.pipeline.run_update import Frontier
+from trmon.domain.pipeline.publish import Frontier
 from trmon.domain.runs.run import RunState
 from trmon.store import Store
 from trmon.store.database.sqlite import sqlite_file_of

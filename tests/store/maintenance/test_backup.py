@@ -11,7 +11,7 @@ import pytest
 from tests.store.builders import NOW, append, commit, report_intake, stored_reports
 from tests.store.children import appending, restore_until_killed, run_child
 from trmon.domain.errors import Conflict, NotReady
-from trmon.domain.pipeline.run_update import Frontier
+from trmon.domain.pipeline.publish import Frontier
 from trmon.store import Store
 from trmon.store.database.sqlite import exclusive_use, sqlite_file_of
 from trmon.store.maintenance.backup import back_up

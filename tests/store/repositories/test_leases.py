@@ -11,7 +11,7 @@ from tests.store.builders import Gate, append, report_intake, start_intake
 from tests.store.conftest import ON_POSTGRES
 from trmon.domain.errors import Fenced
 from trmon.domain.ownership import SLOTS, in_slots, slot_of
-from trmon.domain.pipeline.run_update import Frontier, RunUpdate
+from trmon.domain.pipeline.publish import Frontier, RunUpdate
 from trmon.store import Store
 from trmon.store.database.engines import Engines
 from trmon.store.repositories.leases import Leases, check_fences

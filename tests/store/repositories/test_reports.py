@@ -41,7 +41,7 @@ from trmon.domain.alerts.alert import Alert, AlertState
 from trmon.domain.alerts.delivery import Delivery, DeliveryState
 from trmon.domain.identity import BatchKey
 from trmon.domain.messages import NewestMessage, WriteOutcome
-from trmon.domain.pipeline.run_update import Event, Frontier
+from trmon.domain.pipeline.publish import Event, Frontier
 from trmon.store import Store
 from trmon.store.database.engines import Engines
 from trmon.store.repositories import retention

@@ -42,7 +42,7 @@ from trmon.domain.batches.batch import PolicyRole
 from trmon.domain.errors import NotFound
 from trmon.domain.identity import BatchKey, ReportKey
 from trmon.domain.messages import DamagedReport, PreparedMessage, StoredReport, Unread
-from trmon.domain.pipeline.run_update import Checkpoint, Event, Frontier
+from trmon.domain.pipeline.publish import Checkpoint, Event, Frontier
 from trmon.domain.policies import PolicyVersion, default_version
 from trmon.domain.runs.run import RunState
 from trmon.store import Store

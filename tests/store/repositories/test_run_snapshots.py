@@ -16,9 +16,8 @@ from trmon.domain.adaptation.proposal import AdaptationMode, AdaptationSetting
 from trmon.domain.collapse_risk.risk_reading import RiskDriver, RiskReading
 from trmon.domain.findings.judge import Place
 from trmon.domain.health.judgement import Backlog
-from trmon.domain.health.run_summary import RunSummary, Sparkline
 from trmon.domain.identity import RunKey
-from trmon.domain.pipeline.run_update import Event, Frontier, Outlook
+from trmon.domain.pipeline.publish import Event, Frontier, Outlook, RunSummary, Sparkline
 from trmon.domain.policies import PolicyVersion, default_version, version_from_trainer
 from trmon.store import Store
 from trmon_client.core.policies.policy import preset

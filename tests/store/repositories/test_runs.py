@@ -27,7 +27,7 @@ from tests.store.builders import (
 )
 from trmon.domain.access import EVERYTHING, Access, AuditAction, Scope
 from trmon.domain.adaptation.proposal import AdaptationSetting
-from trmon.domain.alerts.alert import AlertState
+from trmon.domain.alerts.alert import AlertState, TransitionReason, transition_event
 from trmon.domain.alerts.delivery import Delivery, DeliveryState, RetryPolicy
 from trmon.domain.alerts.muting import (
     DeliveryUpdate,
@@ -37,10 +37,9 @@ from trmon.domain.alerts.muting import (
     update_after_success,
 )
 from trmon.domain.alerts.notification import build_notification
-from trmon.domain.alerts.transitions import TransitionReason, transition_event
 from trmon.domain.errors import Conflict, InvalidInput, NotFound
 from trmon.domain.identity import RunKey
-from trmon.domain.pipeline.run_update import Event, Frontier, RunUpdate
+from trmon.domain.pipeline.publish import Event, Frontier, RunUpdate
 from trmon.domain.runs.run import MAX_NOTES, RunEnding, RunState, RunWarning
 from trmon.store import Store
 from trmon.store.repositories.runs import IN_FLIGHT_SECONDS

@@ -14,8 +14,8 @@ from tests.store.conftest import ON_POSTGRES
 from trmon.domain.access import EVERYTHING
 from trmon.domain.errors import NotFound
 from trmon.domain.messages import WriteOutcome
-from trmon.domain.pipeline.run_update import Event as Said
-from trmon.domain.pipeline.run_update import Frontier, RunUpdate
+from trmon.domain.pipeline.publish import Event as Said
+from trmon.domain.pipeline.publish import Frontier, RunUpdate
 from trmon.domain.runs.attempts import Resolution
 from trmon.store import Store
 from trmon.store.database.engines import Engines

@@ -16,8 +16,7 @@ from trmon.config.rules import ActiveRules
 from trmon.config.settings import Settings
 from trmon.domain.errors import NotReady
 from trmon.fleet.changes import CommitSignal
-from trmon.fleet.judging import JudgingWatch
-from trmon.fleet.verdicts import RunVerdicts
+from trmon.fleet.verdicts import JudgingWatch, RunVerdicts
 from trmon.fleet.views import RunViewCache
 from trmon.ingest.acknowledgement import CurrentPolicies
 from trmon.ingest.quotas import QuotaGate

@@ -11,7 +11,7 @@ import structlog
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from uvicorn.server import ServerState
 
-from trmon.api.http.browser_security import HEADERS
+from trmon.api.http.auth import HEADERS
 from trmon.api.http.problems import problem_details
 
 

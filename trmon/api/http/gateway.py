@@ -11,9 +11,8 @@ from starlette.middleware.gzip import GZipMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from trmon.api.http import problems
-from trmon.api.http.auth import authenticate, caller_name, client_address
+from trmon.api.http.auth import HEADERS, SAFE_METHODS, authenticate, caller_name, check_host, check_site, client_address
 from trmon.api.http.body import BodyMiddleware
-from trmon.api.http.browser_security import HEADERS, SAFE_METHODS, check_host, check_site
 from trmon.api.http.rate_limit import RateLimit
 from trmon.domain.errors import Unauthenticated
 

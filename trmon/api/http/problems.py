@@ -15,7 +15,7 @@ from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from trmon.api.http.browser_security import HEADERS
+from trmon.api.http.auth import HEADERS
 from trmon.domain import errors
 from trmon_client.core.wire import WireError
 

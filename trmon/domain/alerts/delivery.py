@@ -9,10 +9,18 @@ from enum import Enum
 
 from msgspec import structs
 
-from trmon.domain.alerts.alert import Acknowledgement, Alert, AlertEvent, AlertState
+from trmon.domain.alerts.alert import (
+    Acknowledgement,
+    Alert,
+    AlertEvent,
+    AlertState,
+    FlapState,
+    TransitionReason,
+    flap_state,
+    transition_event,
+)
 from trmon.domain.alerts.notification import Notification, build_notification
-from trmon.domain.alerts.silences import FlapState, Silence, flap_state
-from trmon.domain.alerts.transitions import TransitionReason, transition_event
+from trmon.domain.alerts.silences import Silence
 from trmon.domain.runs.run import Run, RunState
 from trmon.domain.severity import Severity
 

@@ -8,10 +8,9 @@ from enum import Enum
 
 from msgspec import structs
 
-from trmon.domain.alerts.alert import Alert, AlertState
+from trmon.domain.alerts.alert import MAX_TRANSITIONS, WITHIN_STEPS, Alert, AlertState, FlapState
 from trmon.domain.alerts.delivery import Delivery, DeliveryContext, DeliveryState, RetryPolicy
 from trmon.domain.alerts.notification import FiringAlert, Flapping, Notification
-from trmon.domain.alerts.silences import MAX_TRANSITIONS, WITHIN_STEPS, FlapState
 from trmon.domain.runs.run import RunState
 from trmon.domain.severity import Severity
 

@@ -8,8 +8,15 @@ from urllib.parse import quote
 import msgspec
 from msgspec import structs
 
-from trmon.domain.alerts.alert import INCIDENT_RULE, Acknowledgement, Alert, AlertEvent, AlertState
-from trmon.domain.alerts.transitions import TransitionReason, transition_event
+from trmon.domain.alerts.alert import (
+    INCIDENT_RULE,
+    Acknowledgement,
+    Alert,
+    AlertEvent,
+    AlertState,
+    TransitionReason,
+    transition_event,
+)
 from trmon.domain.identity import RunKey
 from trmon.domain.runs.run import Run, RunState
 from trmon.domain.severity import JsonNumber, Severity, json_number

@@ -1,8 +1,8 @@
-"""Muting of alerts: silences, and flapping."""
+"""Silences: who mutes which alerts, and until when."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from fnmatch import fnmatchcase
@@ -81,28 +81,3 @@ def check_matchers(matchers: tuple[Matcher, ...]) -> tuple[Matcher, ...]:
     if all(matcher.matches({}) for matcher in matchers):
         raise InvalidInput("matchers", "at least one must select alerts, for example rule = mask_rate")
     return matchers
-
-
-MAX_TRANSITIONS = 6
-WITHIN_STEPS = 100
-
-
-class FlapState(Enum):
-    """Whether an alert flaps at one of its transitions: not at all, from this one on, or since an earlier one."""
-
-    STABLE = "stable"
-    STARTED = "started"
-    ONGOING = "ongoing"
-
-
-def flap_state(steps: Iterable[int], *, at_step: int, now_step: int) -> FlapState:
-    """Return whether an alert flaps at a transition at a step, given the steps of all of the attempt."""
-    known = tuple(steps)
-    until_then = _count_recent(known, until=at_step)
-    if until_then < MAX_TRANSITIONS or _count_recent(known, until=now_step) < MAX_TRANSITIONS:
-        return FlapState.STABLE
-    return FlapState.STARTED if until_then == MAX_TRANSITIONS else FlapState.ONGOING
-
-
-def _count_recent(steps: tuple[int, ...], *, until: int) -> int:
-    return sum(until - WITHIN_STEPS < step <= until for step in steps)

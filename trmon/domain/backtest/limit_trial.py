@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from trmon.domain.backtest.evaluation import backtest_run
-from trmon.domain.backtest.stored_history import StoredHistory
+from trmon.domain.backtest.evaluation import StoredHistory, backtest_run
 from trmon.domain.errors import InvalidInput, did_you_mean
 from trmon.domain.findings.catalogue import with_limits
-from trmon.domain.findings.clause_words import clause_words
+from trmon.domain.findings.sentences import clause_words
 from trmon.domain.rules.condition import Comparison, FindingStands
 from trmon.domain.rules.rule import Rule, RuleSet, condition_in_words
 from trmon.domain.severity import Severity

@@ -8,8 +8,7 @@ from dataclasses import replace
 import msgspec
 from msgspec import structs
 
-from trmon.domain.alerts.alert import Alert, AlertState
-from trmon.domain.alerts.transitions import Transition
+from trmon.domain.alerts.alert import Alert, AlertState, Transition
 from trmon.domain.batches.batch import QUARANTINED_PARTS, BatchRow
 from trmon.domain.collapse_risk.risk_model import RiskModel
 from trmon.domain.collapse_risk.risk_reading import risk_signals

@@ -10,9 +10,8 @@ from typing import TypeAlias
 import msgspec
 from msgspec import structs
 
-from trmon.domain.backtest.evaluation import OnsetSource, RunBacktest
+from trmon.domain.backtest.evaluation import OnsetSource, PolicyMaskRate, RunBacktest
 from trmon.domain.backtest.rule_replay import RuleSetOutcome
-from trmon.domain.backtest.stored_history import PolicyMaskRate
 
 
 class RuleDifferenceTotals(msgspec.Struct, frozen=True, kw_only=True):

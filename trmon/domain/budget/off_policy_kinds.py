@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 
 from trmon.domain.findings.catalogue import builtin_catalogue
-from trmon.domain.findings.configuration import config_number, config_value
-from trmon.domain.findings.facts import facts_of
+from trmon.domain.findings.configuration import config_number, config_value, facts_of
 from trmon.domain.findings.verdict import Found, Judgement
 from trmon.domain.signals.history import Array, History
 from trmon_client.api.answers import OpenEnum

@@ -13,8 +13,7 @@ import msgspec
 import numpy as np
 from msgspec import structs
 
-from trmon.domain.signals.quantile_sketch import QuantileSketch
-from trmon.domain.signals.windows import MAD_TO_DEVIATION, is_number
+from trmon.domain.signals.windows import MAD_TO_DEVIATION, QuantileSketch, is_number
 from trmon_client.core.arrays import Array
 
 START_ROWS = 20

@@ -12,11 +12,10 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from trmon.domain.findings.catalogue import Catalogue, Clause
-from trmon.domain.findings.clause_words import OF_TRUTH, comparison_words
 from trmon.domain.findings.configuration import config_value, is_imported
 from trmon.domain.findings.measures import sources_of
 from trmon.domain.findings.remedies import Remedy, remedy, remedy_of
-from trmon.domain.findings.sentences import evidence_words
+from trmon.domain.findings.sentences import OF_TRUTH, comparison_words, evidence_words
 from trmon.domain.findings.verdict import REWARD_FINDINGS, Found, Judgement
 from trmon.domain.health.problems import title_of_rule
 from trmon.domain.rules.condition import comparisons_of

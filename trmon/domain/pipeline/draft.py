@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from msgspec import structs
 
-from trmon.domain.alerts.transitions import Transition
+from trmon.domain.alerts.alert import Transition
 from trmon.domain.batches import scalar_steps
 from trmon.domain.batches.assembly import Completeness
 from trmon.domain.batches.batch import BatchRow, DecisionRow, Quarantined, QuarantinePart, quarantined

@@ -9,17 +9,15 @@ from typing import TypeAlias
 
 from msgspec import structs
 
-from trmon.domain.alerts.transitions import Transition
+from trmon.domain.alerts.alert import Transition
 from trmon.domain.batches.batch import BatchRow, QuarantinePart, quarantined
 from trmon.domain.framework_names.translation import with_canonical
 from trmon.domain.pipeline.draft import ClosingRow
 from trmon.domain.pipeline.judging import BASELINE, config_digest, judge_pending, with_row
 from trmon.domain.pipeline.state import GAPS, GAUGE_KEYS, PassContext, PipelineState
-from trmon.domain.rules.condition import Truth
+from trmon.domain.rules.condition import SignalMemory, SignalReader, Truth
 from trmon.domain.rules.rule import RememberedSignals, RowSelection, Rule, RuleFinding
-from trmon.domain.rules.signal_reader import SignalMemory, SignalReader
-from trmon.domain.signals.drift_features import describe_drift
-from trmon.domain.signals.run_features import FEATURE_SIGNALS, FeatureState
+from trmon.domain.signals.run_features import FEATURE_SIGNALS, FeatureState, describe_drift
 
 STEP_SECONDS = "step_seconds"
 HISTORICAL = frozenset((STEP_SECONDS, BASELINE, *FEATURE_SIGNALS))

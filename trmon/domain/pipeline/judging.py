@@ -10,10 +10,17 @@ from typing import Any
 import msgspec
 from msgspec import structs
 
-from trmon.domain.alerts.alert import Alert, AlertState
-from trmon.domain.alerts.transitions import QUIET, AlertTrack, Transition, TransitionReason, transition_event
+from trmon.domain.alerts.alert import (
+    QUIET,
+    Alert,
+    AlertState,
+    AlertTrack,
+    Transition,
+    TransitionReason,
+    transition_event,
+)
 from trmon.domain.batches.batch import BatchRow
-from trmon.domain.findings.facts import facts_of
+from trmon.domain.findings.configuration import facts_of
 from trmon.domain.findings.judge import JudgeState, Place, Row, Spell
 from trmon.domain.findings.sentences import headline, summary_line
 from trmon.domain.findings.verdict import Judgement, found_of, judge_run

@@ -11,7 +11,7 @@ from trmon.domain.batches.assembly import ClosedBatch, merge_columns
 from trmon.domain.batches.batch import BatchRow, Quarantined
 from trmon.domain.messages import StoredReport
 from trmon.domain.pipeline.state import PassContext, PipelineState
-from trmon.domain.signals.drift_features import columns_signals, staleness_lag
+from trmon.domain.signals.run_features import columns_signals, staleness_lag
 from trmon_client.core import bounds
 from trmon_client.core.bounds import AlphaSplit, engine_lag
 from trmon_client.core.columns import Columns

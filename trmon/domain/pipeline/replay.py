@@ -19,8 +19,7 @@ from trmon.domain.policies import PolicyRegistry, PolicyVersion
 from trmon.domain.signals.derived_signals import SHADOW_PREFIX
 from trmon_client.core.arrays import Array
 from trmon_client.core.bounds import minorizer
-from trmon_client.core.columns import Columns
-from trmon_client.core.histogram import quantile_of_sorted
+from trmon_client.core.columns import Columns, quantile_of_sorted
 from trmon_client.core.policies.decision import SEMANTICS_VERSION, Decision, StatisticCache
 from trmon_client.core.policies.policy import Policy
 from trmon_client.core.policies.sequence_statistics import PolicyError

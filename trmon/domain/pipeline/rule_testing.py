@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import Any
 
-from trmon.domain.alerts.alert import AlertState
-from trmon.domain.alerts.transitions import Transition
+from trmon.domain.alerts.alert import AlertState, Transition
 from trmon.domain.batches.batch import BatchRow
 from trmon.domain.errors import InvalidInput, did_you_mean
 from trmon.domain.identity import BatchKey, RunKey
@@ -20,8 +19,8 @@ from trmon.domain.pipeline.state import PassContext, PipelineState
 from trmon.domain.pipeline.transition import apply_run_end
 from trmon.domain.policies import PolicyRegistry, default_version
 from trmon.domain.rules import condition_yaml as values
+from trmon.domain.rules.condition import SCALAR_PREFIX, is_known_signal, is_scalar, series_names, signal_names
 from trmon.domain.rules.rule import RuleSet
-from trmon.domain.rules.signal_reader import SCALAR_PREFIX, is_known_signal, is_scalar, series_names, signal_names
 from trmon.domain.runs.run import Run, RunState
 from trmon.domain.signals.derived_signals import SHADOW_PREFIX
 from trmon_client.core.column_schema import PAIRS, Pair

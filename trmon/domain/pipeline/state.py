@@ -9,15 +9,14 @@ from statistics import median
 import msgspec
 from msgspec import structs
 
-from trmon.domain.alerts.alert import Alert, AlertState
+from trmon.domain.alerts.alert import QUIET, Alert, AlertState, AlertTrack
 from trmon.domain.alerts.notification import run_url
-from trmon.domain.alerts.transitions import QUIET, AlertTrack
 from trmon.domain.findings.judge import JudgeState
 from trmon.domain.identity import BatchKey
 from trmon.domain.incidents.incident import Incident
 from trmon.domain.policies import PolicyRegistry
+from trmon.domain.rules.condition import SignalMemory
 from trmon.domain.rules.rule import Rule, RuleFinding, RuleSet
-from trmon.domain.rules.signal_reader import SignalMemory
 from trmon.domain.runs.run import Run
 from trmon.domain.signals.run_features import FeatureState
 

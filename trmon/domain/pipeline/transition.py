@@ -9,9 +9,9 @@ from typing import TypeAlias
 
 from msgspec import structs
 
-from trmon.domain.alerts.alert import AlertState
-from trmon.domain.alerts.transitions import (
+from trmon.domain.alerts.alert import (
     QUIET,
+    AlertState,
     AlertTrack,
     Transition,
     TransitionReason,
@@ -22,8 +22,14 @@ from trmon.domain.alerts.transitions import (
 )
 from trmon.domain.findings.verdict import explains
 from trmon.domain.identity import BatchKey
-from trmon.domain.incidents.incident import Incident, how_run_ends
-from trmon.domain.incidents.incident_updates import DAMPING_STEPS, IncidentStep, end_incident, follow_incident
+from trmon.domain.incidents.incident import (
+    DAMPING_STEPS,
+    Incident,
+    IncidentStep,
+    end_incident,
+    follow_incident,
+    how_run_ends,
+)
 from trmon.domain.pipeline.draft import ClosingRow
 from trmon.domain.pipeline.judging import judge_pending, judgement_of
 from trmon.domain.pipeline.state import PassContext, PipelineState

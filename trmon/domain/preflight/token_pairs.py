@@ -9,7 +9,7 @@ from typing import Any, Literal, Self, TypeAlias
 import numpy as np
 
 from trmon.domain.errors import InvalidInput
-from trmon.domain.signals.drift_features import columns_signals
+from trmon.domain.signals.run_features import columns_signals
 from trmon_client.core import divergence, statistics
 from trmon_client.core.arrays import is_tensor, to_computable
 from trmon_client.core.inputs.checked_inputs import MAX_LOGPROB, MIN_LOGPROB

@@ -22,8 +22,9 @@ from trmon.domain.rules.condition import (
     ThresholdSide,
     TwoTrainersLive,
     When,
+    is_known_signal,
+    signal_names,
 )
-from trmon.domain.rules.signal_reader import is_known_signal, signal_names
 from trmon.domain.runs.run import RunState
 from trmon.domain.signals.windows import MAX_SPAN_STEPS
 

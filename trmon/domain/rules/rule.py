@@ -10,8 +10,8 @@ from functools import cached_property
 import msgspec
 
 from trmon.domain.findings.catalogue import Catalogue, Clause, FindingSpec
-from trmon.domain.findings.clause_words import clause_words, severity_words
 from trmon.domain.findings.judge import CLEAR_ROWS, Judge
+from trmon.domain.findings.sentences import clause_words, severity_words
 from trmon.domain.identity import BatchKey
 from trmon.domain.rules.condition import (
     AllOf,
@@ -26,9 +26,9 @@ from trmon.domain.rules.condition import (
     TwoTrainersLive,
     When,
     comparisons_of,
+    is_scalar,
     signals_of,
 )
-from trmon.domain.rules.signal_reader import is_scalar
 from trmon.domain.severity import Severity
 from trmon.domain.signals.run_features import SCALAR_FEATURES
 

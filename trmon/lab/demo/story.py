@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from trmon.domain.alerts.transitions import TransitionReason
+from trmon.domain.alerts.alert import TransitionReason
 from trmon.domain.analysis.collapse import Collapse, find_collapse, smoothed
 from trmon.lab.demo.processes import Training
 from trmon.lab.demo.readings import RunReading

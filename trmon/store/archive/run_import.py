@@ -18,15 +18,21 @@ from trmon.domain.batches.batch import BatchRow
 from trmon.domain.errors import Conflict, InvalidInput
 from trmon.domain.findings.verdict import with_attempts
 from trmon.domain.identity import RunKey
-from trmon.domain.pipeline.run_update import judgement_in
+from trmon.domain.pipeline.publish import judgement_in
 from trmon.domain.runs.run import RunState, checked_author, checked_note_text
 from trmon.store.archive import arrow_tables, table_files
 from trmon.store.archive.arrow_tables import ATTEMPTS, ArchivedTable
 from trmon.store.archive.table_files import PIECE_REPORTS, PIECE_ROWS
 from trmon.store.database.upsert import insert_new, insert_rows
-from trmon.store.rows.alerts import ALERT_MAPPING, EVENT_MAPPING
 from trmon.store.rows.batches import NameDictionary, write_batches
-from trmon.store.rows.runs import ATTEMPT_MAPPING, POLICY_MAPPING, run_from_row, setting_from_document
+from trmon.store.rows.runs import (
+    ALERT_MAPPING,
+    ATTEMPT_MAPPING,
+    EVENT_MAPPING,
+    POLICY_MAPPING,
+    run_from_row,
+    setting_from_document,
+)
 from trmon.store.rows.signal_chunks import extend_chunks
 from trmon.store.schema import tables
 from trmon.store.writing.group_commit import GroupCommit

@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeVar
 
 from trmon.domain.alerts.alert import SINCE_LABEL
 from trmon.domain.analysis.whatif import CoveredRange, WhatIfEffect
-from trmon.domain.backtest.stored_history import HAS_FIRED, PolicyMaskRate, StoredHistory, mask_rate_of
+from trmon.domain.backtest.evaluation import HAS_FIRED, PolicyMaskRate, StoredHistory, mask_rate_of
 from trmon.domain.batches.batch import BatchRow
 from trmon.domain.errors import InvalidInput
 from trmon.domain.identity import BatchKey, RunKey

@@ -13,15 +13,14 @@ from sqlalchemy import ColumnElement, Connection, Engine, Select, func, select
 from trmon.domain.alerts.alert import INCIDENT_RULE, AlertState
 from trmon.domain.health.verdict import VerdictInputs, verdict_of
 from trmon.domain.incidents.incident import Incident
-from trmon.domain.pipeline.run_update import judgement_in
+from trmon.domain.pipeline.publish import judgement_in
 from trmon.domain.runs.run import Run
 from trmon.store.archive.arrow_tables import sequences_to_arrow
 from trmon.store.archive.table_files import PIECE_REPORTS, PIECE_ROWS
 from trmon.store.lake import delta_schema
 from trmon.store.lake.planning import LakeBatch, LakeMember
-from trmon.store.rows.alerts import ALERT_MAPPING
 from trmon.store.rows.batches import NameDictionary, read_batches
-from trmon.store.rows.runs import read_run
+from trmon.store.rows.runs import ALERT_MAPPING, read_run
 from trmon.store.schema import tables
 
 

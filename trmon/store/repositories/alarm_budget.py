@@ -15,8 +15,7 @@ from trmon.domain.runs.run import RunState
 from trmon.domain.severity import Severity
 from trmon.store.repositories.alerts import listed_alert, select_listed
 from trmon.store.repositories.silences import read_recent_silences
-from trmon.store.rows.alerts import ALERT_MAPPING
-from trmon.store.rows.runs import read_runs, select_runs, visible_runs
+from trmon.store.rows.runs import ALERT_MAPPING, read_runs, select_runs, visible_runs
 from trmon.store.schema import tables
 from trmon.store.writing.repository import Reader
 

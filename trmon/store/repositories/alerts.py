@@ -16,18 +16,18 @@ from trmon.domain.alerts.delivery import acknowledging_delivery
 from trmon.domain.errors import Conflict, NotFound
 from trmon.domain.identity import RunKey
 from trmon.domain.incidents.incident import CAUSE_LABEL, TITLE_LABEL, is_member
-from trmon.domain.pipeline.run_update import Event
+from trmon.domain.pipeline.publish import Event
 from trmon.domain.severity import Severity
 from trmon.store.repositories.audit import write_audit
-from trmon.store.rows.alerts import (
+from trmon.store.rows.mapping import Page, where_given
+from trmon.store.rows.runs import (
     ALERT_MAPPING,
     EVENT_MAPPING,
     decode_deliveries,
     read_acknowledgement,
+    visible_runs,
     write_deliveries,
 )
-from trmon.store.rows.mapping import Page, where_given
-from trmon.store.rows.runs import visible_runs
 from trmon.store.schema import tables
 from trmon.store.writing.repository import Repository
 from trmon.store.writing.transaction import Transaction

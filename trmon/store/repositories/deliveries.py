@@ -29,9 +29,15 @@ from trmon.domain.alerts.muting import LATE_SECONDS, DeliveryUpdate
 from trmon.domain.ownership import SLOTS, Fences
 from trmon.store.repositories.leases import check_fences
 from trmon.store.repositories.silences import read_silences
-from trmon.store.rows.alerts import ALERT_MAPPING, EVENT_MAPPING, decode_deliveries, read_acknowledgement
 from trmon.store.rows.mapping import Page, RowMapping, where_given
-from trmon.store.rows.runs import read_run, visible_runs
+from trmon.store.rows.runs import (
+    ALERT_MAPPING,
+    EVENT_MAPPING,
+    decode_deliveries,
+    read_acknowledgement,
+    read_run,
+    visible_runs,
+)
 from trmon.store.schema import tables
 from trmon.store.writing.repository import Reader, Repository
 from trmon.store.writing.transaction import Transaction

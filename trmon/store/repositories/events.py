@@ -9,7 +9,7 @@ from sqlalchemy import func, select
 
 from trmon.domain.access import Access
 from trmon.domain.identity import RunKey
-from trmon.domain.pipeline.run_update import Event
+from trmon.domain.pipeline.publish import Event
 from trmon.store.rows.runs import has_name, visible_runs
 from trmon.store.schema import tables
 from trmon.store.writing.repository import Reader

@@ -19,7 +19,7 @@ from trmon.domain.messages import (
     WriteOutcome,
     WriteResult,
 )
-from trmon.domain.pipeline.run_update import Frontier
+from trmon.domain.pipeline.publish import Frontier
 from trmon.store.database.postgres import BINARY
 from trmon.store.database.upsert import Row, insert_new_ids, rows_by_key
 from trmon.store.registry import ArrivedMessage, AttemptEntry, RunRegistry

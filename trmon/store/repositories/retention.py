@@ -11,7 +11,7 @@ from sqlalchemy import BigInteger, case, false, func, or_, select
 from trmon.domain.alerts.alert import AlertState
 from trmon.domain.alerts.delivery import DeliveryState
 from trmon.store.lake.deletions import waits_for_lake
-from trmon.store.rows.alerts import ALERT_MAPPING
+from trmon.store.rows.runs import ALERT_MAPPING
 from trmon.store.schema import tables
 from trmon.store.writing.group_commit import delete_in_batches
 from trmon.store.writing.repository import Repository

@@ -20,7 +20,7 @@ from trmon.domain.errors import Fenced
 from trmon.domain.identity import BatchKey
 from trmon.domain.messages import Unread
 from trmon.domain.ownership import SLOTS, Fences, slot_of
-from trmon.domain.pipeline.run_update import Checkpoint, Frontier, RunProgress, RunUpdate
+from trmon.domain.pipeline.publish import Checkpoint, Frontier, RunProgress, RunUpdate
 from trmon.domain.runs.attempts import ActiveLaunch
 from trmon.domain.runs.run import Run, RunState
 from trmon.store.database.upsert import by_columns, upsert
@@ -31,13 +31,6 @@ from trmon.store.repositories.policies import Adaptations, Policies, write_polic
 from trmon.store.repositories.reports import Reports
 from trmon.store.repositories.run_snapshots import OPEN_STATES, UNREAD, UNREAD_NOTICES
 from trmon.store.repositories.runs import Runs
-from trmon.store.rows.alerts import (
-    ALERT_MAPPING,
-    clear_acknowledgements,
-    write_alert_events,
-    write_alerts,
-    write_deliveries,
-)
 from trmon.store.rows.batches import (
     BatchSelection,
     NameDictionary,
@@ -49,7 +42,17 @@ from trmon.store.rows.batches import (
 )
 from trmon.store.rows.mapping import RowMapping
 from trmon.store.rows.messages import newer_rows, unread_notice, unread_report
-from trmon.store.rows.runs import read_runs, select_runs, update_runs, write_tags
+from trmon.store.rows.runs import (
+    ALERT_MAPPING,
+    clear_acknowledgements,
+    read_runs,
+    select_runs,
+    update_runs,
+    write_alert_events,
+    write_alerts,
+    write_deliveries,
+    write_tags,
+)
 from trmon.store.rows.signal_chunks import extend_chunks
 from trmon.store.schema import tables
 from trmon.store.writing.group_commit import GroupCommit

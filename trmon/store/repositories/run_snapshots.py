@@ -12,11 +12,10 @@ from trmon.domain.access import EVERYTHING
 from trmon.domain.alerts.alert import Alert, AlertState
 from trmon.domain.batches.batch import BatchRow
 from trmon.domain.health.judgement import Backlog
-from trmon.domain.pipeline.run_update import Outlook, RunView
+from trmon.domain.pipeline.publish import Outlook, RunView
 from trmon.domain.policies import PolicyVersion, default_version
-from trmon.store.rows.alerts import ALERT_MAPPING
 from trmon.store.rows.batches import NameDictionary, read_batches
-from trmon.store.rows.runs import POLICY_MAPPING, read_runs, select_runs
+from trmon.store.rows.runs import ALERT_MAPPING, POLICY_MAPPING, read_runs, select_runs
 from trmon.store.schema import tables
 from trmon.store.writing.repository import Reader
 

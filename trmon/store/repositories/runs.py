@@ -11,24 +11,25 @@ from sqlalchemy import Connection, Engine, delete, exists, func, select, tuple_,
 from sqlalchemy.exc import IntegrityError
 
 from trmon.domain.access import Access, AuditAction, AuditDocument
-from trmon.domain.alerts.alert import AlertState
+from trmon.domain.alerts.alert import AlertState, TransitionReason
 from trmon.domain.alerts.delivery import Delivery, DeliveryState, OwnerChange, closing_delivery
-from trmon.domain.alerts.transitions import TransitionReason
 from trmon.domain.errors import Conflict, InvalidInput, NotFound, nearest_names
 from trmon.domain.identity import RunKey
 from trmon.domain.runs.run import Attempt, Run, RunState
 from trmon.store.lake.deletions import ask_for_deletion
 from trmon.store.registry import RunRegistry
 from trmon.store.repositories.audit import write_audit
-from trmon.store.rows.alerts import ALERT_MAPPING, decode_deliveries, write_deliveries
 from trmon.store.rows.mapping import Page, decode_cursor, page_of, where_given
 from trmon.store.rows.runs import (
+    ALERT_MAPPING,
     ATTEMPT_MAPPING,
+    decode_deliveries,
     read_run,
     read_runs,
     select_runs,
     update_runs,
     visible_runs,
+    write_deliveries,
     write_tags,
 )
 from trmon.store.schema import tables

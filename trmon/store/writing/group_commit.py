@@ -17,7 +17,7 @@ import structlog
 from sqlalchemy import ColumnElement, Connection, Engine, Table, delete, select, tuple_
 
 from trmon.domain.errors import NotReady, Overloaded, TrmonError
-from trmon.domain.pipeline.run_update import Event
+from trmon.domain.pipeline.publish import Event
 from trmon.store.database.engines import RetryTransaction
 from trmon.store.database.pg_pipeline import defer_waits
 from trmon.store.database.pg_statement import AdvisoryLock, lock_exclusively

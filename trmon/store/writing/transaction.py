@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from sqlalchemy import Connection
 
 from trmon.domain.identity import RunKey
-from trmon.domain.pipeline.run_update import EDIT, Event
+from trmon.domain.pipeline.publish import EDIT, Event
 from trmon.store.registry import ArrivedMessage
 
 T = TypeVar("T")

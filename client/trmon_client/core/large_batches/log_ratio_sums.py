@@ -9,7 +9,7 @@ import numpy as np
 
 from trmon_client.core.arrays import NUMPY, Array, running_sums
 from trmon_client.core.column_schema import Pair, primary
-from trmon_client.core.histogram import histogram_in_place
+from trmon_client.core.columns import histogram_in_place
 from trmon_client.core.inputs.checked_inputs import POLICIES
 from trmon_client.core.large_batches.blocks import Block, BlockSums, ScratchBuffers
 from trmon_client.core.reduction.sequences import (

@@ -9,8 +9,7 @@ import numpy as np
 
 from trmon_client.core.arrays import Array
 from trmon_client.core.column_schema import Pair
-from trmon_client.core.columns import Columns
-from trmon_client.core.histogram import EDGES
+from trmon_client.core.columns import EDGES, Columns
 from trmon_client.core.policies.criteria import TokenRule
 from trmon_client.core.policies.policy import Policy
 from trmon_client.core.policies.sequence_statistics import PolicyError

@@ -9,8 +9,7 @@ import numpy as np
 
 from trmon_client.core.arrays import Array, Arrays
 from trmon_client.core.column_schema import COLUMNS, PAIR_STEMS, PAIRS, Pair, primary
-from trmon_client.core.columns import Columns
-from trmon_client.core.histogram import histograms
+from trmon_client.core.columns import Columns, histograms
 from trmon_client.core.inputs.checked_inputs import (
     MAX_LOGPROB,
     POLICIES,

@@ -9,8 +9,7 @@ import numpy as np
 
 from trmon_client.core.arrays import Array
 from trmon_client.core.column_schema import REPETITION_STEMS
-from trmon_client.core.columns import SequenceMatrix
-from trmon_client.core.histogram import quantile_of_sorted
+from trmon_client.core.columns import SequenceMatrix, quantile_of_sorted
 from trmon_client.core.inputs.labels import FINISH_REASONS
 from trmon_client.core.reduction.sequences import SUM_LOGP
 from trmon_client.core.reduction.token_terms import clipped_pair

@@ -9,8 +9,7 @@ import numpy as np
 
 from trmon_client.core.arrays import MAX_CACHED_LAYOUTS, NUMPY, Array
 from trmon_client.core.column_schema import Pair
-from trmon_client.core.columns import SequenceMatrix, column_rows
-from trmon_client.core.histogram import abs_quantiles, percentile
+from trmon_client.core.columns import SequenceMatrix, abs_quantiles, column_rows, percentile
 from trmon_client.core.reduction.token_terms import clamp_log_ratio
 
 CHI2_SEQ_CAP = 1e12

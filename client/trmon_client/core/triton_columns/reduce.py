@@ -12,8 +12,7 @@ import triton
 
 from trmon_client.core.arrays import Array, torch_arrays
 from trmon_client.core.column_schema import CLIP_STEMS, N_BINS
-from trmon_client.core.columns import Columns
-from trmon_client.core.histogram import ZERO_BIN, edges_on
+from trmon_client.core.columns import ZERO_BIN, Columns, edges_on
 from trmon_client.core.inputs.checked_inputs import POLICIES, CheckedInputs, valid_tokens
 from trmon_client.core.kernel_launches import launch
 from trmon_client.core.reduction.sequences import NAMES, SUM_LOGP, SUM_SQ_LOGP, sequence_labels

@@ -3,6 +3,6 @@
 import os
 
 if os.environ.get("TRMON_URL") and os.environ.get("TRMON_MODE") != "off":
-    from trmon_client.integrations.verl.tracking_hooks import TrackingHooks
+    from trmon_client.integrations.verl.hooks import TrackingHooks
 
     TrackingHooks().hook()

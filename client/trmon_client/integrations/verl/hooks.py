@@ -1,21 +1,25 @@
-"""Report the batches of verl's trainers, on the driver, once their advantages are known."""
+"""Report verl's runs: the scalars of its trainers, and their batches, on the driver, once advantages are known."""
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from importlib import import_module
 from typing import Any, ClassVar
 
 import numpy as np
 
 from trmon_client.integrations.framework_runs import (
     Hook,
+    begin_monitor,
     hook_fitting,
     ids_like,
     is_asked_to_save,
     pausing_hook,
     report_batch,
     report_checkpoint,
+    report_numbers,
     unfit_methods,
 )
 from trmon_client.monitor import Monitor
@@ -208,3 +212,63 @@ def _subclasses(owner: type) -> Iterator[type]:
     for subclass in direct:
         yield subclass
         yield from _subclasses(subclass)
+
+
+class TrackingHooks:
+    """The wrappers of `Tracking`: they raise what the wrapped methods raise, and nothing else.
+
+    A run begins with each `Tracking`, which trainers make in one process; its batches arrive where it has rollouts.
+    """
+
+    PARAMETERS: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "__init__": ("self", "project_name", "experiment_name", "default_backend", "config"),
+        "log": ("self", "data", "step"),
+        "finish": ("self", "exit_code"),
+    }
+
+    def __init__(self) -> None:
+        self._trainers = TrainerHooks()
+
+    def hook(self) -> None:
+        """Wrap the methods of `Tracking`."""
+        tracking = import_module("verl.utils.tracking").Tracking
+        hooks = {"__init__": self._begin, "log": self._log, "finish": self._finish}
+        hook_fitting(tracking, self.PARAMETERS, hooks, framework="verl")
+
+    def _begin(self, initialize: Hook, tracking: Any, *args: Any, **kwargs: Any) -> None:
+        initialize(tracking, *args, **kwargs)
+        given = inspect.signature(initialize).bind(tracking, *args, **kwargs).arguments
+        config = given.get("config") or {}
+        has_rollouts = isinstance(config, Mapping) and "actor_rollout_ref" in config
+        monitor = begin_monitor(
+            "verl",
+            lambda: {
+                "config": config,
+                "project": given["project_name"],
+                "run": given["experiment_name"],
+                # The fully asynchronous trainer saves in a method of its own.
+                "reports_checkpoints": has_rollouts and "async_training" not in config,
+            },
+        )
+        if monitor is not None:
+            tracking.trmon_monitor = monitor
+            if has_rollouts:
+                self._trainers.begin(monitor)
+
+    def _log(self, log: Hook, tracking: Any, *args: Any, **kwargs: Any) -> None:
+        log(tracking, *args, **kwargs)
+        if (monitor := _monitor_of(tracking)) is not None:
+            given = inspect.signature(log).bind(tracking, *args, **kwargs).arguments
+            report_numbers(monitor, given["step"], lambda: given["data"])
+
+    def _finish(self, finish: Hook, tracking: Any, *args: Any, **kwargs: Any) -> None:
+        # Without a code it is the finalizer, which also runs after a crash: the exit hook of the process knows more.
+        monitor = _monitor_of(tracking) if args or kwargs else None
+        if monitor is not None:
+            monitor.__exit__(*sys.exc_info())
+        finish(tracking, *args, **kwargs)
+
+
+def _monitor_of(tracking: Any) -> Monitor | None:
+    monitor = getattr(tracking, "trmon_monitor", None)
+    return monitor if isinstance(monitor, Monitor) else None
