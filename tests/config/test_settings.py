@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr, ValidationError
 
-from tests.fixtures.command import run_here
+from tests.fixtures.command import trmon
 from trmon.config.settings import CLIENT_SETTINGS, SECRET_FILES, Settings, unknown_variables
 from trmon.domain.errors import InvalidInput
 from trmon_client.config.service_address import variable_name
@@ -292,7 +292,7 @@ def test_a_secret_and_its_file_are_not_both_given(monkeypatch: pytest.MonkeyPatc
 
 def test_a_command_prints_the_variable_and_not_the_secret(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     give(monkeypatch, tmp_path / "url", SECRET.encode(), name="SLACK_URL")
-    refused = run_here("serve", "--port", 0, "--data-dir", tmp_path)
-    assert (refused.exit_code, refused.stdout) == (2, "")
+    refused = trmon("serve", "--port", 0, "--data-dir", tmp_path)
+    assert (refused.returncode, refused.stdout) == (2, "")
     assert "TRMON_SLACK_URL: must be a URL" in refused.stderr
     assert SECRET not in refused.stderr

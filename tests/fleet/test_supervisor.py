@@ -15,7 +15,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.fixtures.command import run_here
+from tests.fixtures.command import trmon
 from tests.fixtures.fleet import WorkerProcess
 from tests.fixtures.postgres import Postgres
 from tests.fixtures.sending import Sending
@@ -85,8 +85,8 @@ def test_replicas_are_replaced_without_losing_a_report_and_end_with_their_superv
 
 
 def test_a_sqlite_file_has_one_process(tmp_path: Path) -> None:
-    refused = run_here("serve", "--port", 0, "--replicas", 2, "--data-dir", tmp_path)
-    assert refused.exit_code == 1
+    refused = trmon("serve", "--port", 0, "--replicas", 2, "--data-dir", tmp_path)
+    assert refused.returncode == 1
     assert "a SQLite file has one service; for several set TRMON_DATABASE_URL=postgresql://" in refused.stderr
 
 

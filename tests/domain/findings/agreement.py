@@ -17,18 +17,19 @@ from types import MappingProxyType
 from tests.domain.findings.independent import Evaluated, evaluate
 from trmon.domain.analysis.logged_steps import LoggedStep, logged_steps
 from trmon.domain.findings.catalogue import builtin_catalogue
-from trmon.domain.findings.judge import Judge, JudgeState, Place, Row
+from trmon.domain.findings.judge import Judge, JudgeState, Place, Row, Spell
 from trmon.domain.findings.verdict import leader_of
 from trmon.logs.source import LogSource
 
 CATALOGUE = builtin_catalogue()
 JUDGE = Judge(CATALOGUE)
 OTHER_ONSETS = {
+    "cut_at_limit.constant": "the product has the first row of the newest length",
     "not_learning.floor": "the product has the first of the 50 rows",
     "stale_rollouts.no_sync": "the product has the first row that should have been synced",
     "support_shift.ratio": "the product splits the distances from 1",
 }
-"""Clauses whose onsets are not defined by the row's own value against the limit, and why."""
+"""Clauses whose onsets are not defined by the row's own value against the limit, and why; who leads may follow it."""
 NEAR_ROWS = 2
 """How many rows the onsets may differ."""
 
@@ -66,13 +67,19 @@ def differences(
         if state.standing.keys() != found.standing[i]:
             yield Difference(i, "standing", set(state.standing), set(found.standing[i]))
             continue
-        if (leader and leader.finding) != found.leader[i]:
-            yield Difference(i, "leader", leader and leader.finding, found.leader[i])
+        of_other_onset = {spell.finding for spell in state.standing.values() if _key(spell) in OTHER_ONSETS}
+        leaders = leader and leader.finding, found.leader[i]
+        if leaders[0] != leaders[1] and not of_other_onset & set(leaders):
+            yield Difference(i, "leader", *leaders)
         for spell in state.standing.values():
-            key = f"{spell.finding}.{spell.clause}"
+            key = _key(spell)
             onset = onsets.get((key, i)) if spell.trip == i and key not in OTHER_ONSETS else None
             if onset is not None and abs(onset - spell.onset) > NEAR_ROWS:
                 yield Difference(i, f"onset of {key}", spell.onset, onset)
+
+
+def _key(spell: Spell) -> str:
+    return f"{spell.finding}.{spell.clause}"
 
 
 Values = dict[str, float]

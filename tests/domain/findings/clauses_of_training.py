@@ -328,7 +328,7 @@ def excused(m: Moment) -> bool:
 def not_above_start(m: Moment) -> bool:
     """The reward's average is not above b beyond noise, as far as known; or it has fallen, by 0.5."""
     rise, fall = m.ema_beyond_noise("reward_mean"), m.fall()
-    return rise is None or rise <= 0 or (fall is not None and fall >= 0.5)
+    return rise is None or rise <= 1e-12 or (fall is not None and fall >= 0.5)
 
 
 def course() -> Iterator[Clause]:
@@ -339,9 +339,10 @@ def course() -> Iterator[Clause]:
     for name, growth in (("beside_drift", surge), ("fast", lambda m: grew(m, "response_length_mean", 4))):
         yield Clause(finding="length_surge", name=name, of=of, condition=growth, guard=lambda m: m.rising(), change=1)
     find, of, hold = "entropy_explosion", "entropy*", (3, 5)
-    levels = (("level", five_nats), ("far", times_b(of, 20)), ("high", times_b(of, 5, 3.0)))
-    for name, condition in levels:
-        yield Clause(finding=find, name=name, of=of, condition=condition, hold=hold)
+    yield Clause(finding=find, name="level", of=of, condition=five_nats, hold=hold)
+    # against the run's own start, and so with the onset of a change
+    for name, condition in (("far", times_b(of, 20)), ("high", times_b(of, 5, 3.0))):
+        yield Clause(finding=find, name=name, of=of, condition=condition, hold=hold, change=1)
     rising = {
         "growth": ema_times_b(of, 3),
         "beside_fall": doubled_beside_fall,

@@ -97,11 +97,15 @@ def evaluate(
         last = run.moments[-1]
         standing[-1] |= {"not_a_number" for name in NAMES.values() if not_finite(name)(last)}
     trips: dict[str, tuple[int, int]] = {}
+    over: dict[str, tuple[int, tuple[int, int]]] = {}
     leaders = []
     for i, now in enumerate(named):
+        over |= {finding: (i, trip) for finding, trip in trips.items() if finding not in standing[i]}
         trips = {finding: trips[finding] for finding, _ in now if finding in trips}
         for finding, spell in now:
-            trips.setdefault(finding, (i, spell.onset))
+            end, former = over.get(finding, (-1, (0, 0)))
+            # comes again before its signal was back in its band: the same illness, since its first trip
+            trips.setdefault(finding, former if spell.onset <= end else (i, spell.onset))
         leaders.append(_leader(i, trips))
     return Evaluated(standing, sorted(spells, key=lambda spell: spell.trip), leaders)
 
@@ -126,6 +130,7 @@ def _finding(run: Run, spell: Spell, row: int) -> str:
 def _spells(run: Run, clause: Clause) -> Iterator[Spell]:
     """Yield the spells of a clause: it trips when its hold is met, and ends after 10 known rows running."""
     known: list[tuple[int, bool]] = []  # the rows in which the condition is known, for the onset
+    band: list[tuple[int, bool]] = []  # the same whatever the guard says
     hold: list[bool] = []  # "true in k of the newest n known rows", since the attempt began or the last spell ended
     first_rows, guarded_at, trip, onset, calm = 0, -1, -1, 0, 0
     before: Spell | None = None
@@ -135,11 +140,13 @@ def _spells(run: Run, clause: Clause) -> Iterator[Spell]:
         if run.attempt_starts[i] == i:
             hold = []  # holds start anew
             first_rows = 0 if trip < 0 else first_rows
-            known = [] if i in run.fresh else known
+            known, band = ([], []) if i in run.fresh else (known, band)
         if not is_known[i]:
             continue
         guarded = clause.guard is not None and bool(clause.guard(strict))
-        true = False if guarded else clause.condition(strict)
+        is_beyond = clause.condition(strict)
+        band += [] if is_beyond is None else [(i, is_beyond)]
+        true = False if guarded else is_beyond
         if guarded:
             guarded_at = i
         if true is None:

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from tests.domain.findings.test_judge import CATALOGUE, Values, folded, healthy, with_values
-from trmon.domain.findings.judge import Place, Spell
+from tests.domain.findings.test_judge import CATALOGUE, JUDGE, Values, folded, healthy, with_values
+from trmon.domain.findings.judge import Place, Row, Spell
 from trmon.domain.findings.verdict import last_good_of, leader_of
 
 ENGINES = ("mismatch_kl_k3", "mismatch_prob_pearson")
@@ -43,6 +43,8 @@ def lengths(size: float, n: int) -> list[tuple[int, Values]]:
         ("not_a_number", True, rows((20, {}), (1, {"reward_mean": math.nan, "invalid_fraction": 1e-4}))),
         # zeros at the end, of which too few are unlikely: padding
         ("corrupt_logprobs", True, rows((30, TAILS))),
+        # sequences end with as many zeros by chance where most of the others are zeros, too
+        ("corrupt_logprobs", False, rows((30, {**TAILS, "n_mu_zero": 9_900.0}))),
         ("corrupt_logprobs", False, rows((20, NO_ZEROS), (3, ZEROS))),
         ("corrupt_logprobs", True, rows((20, NO_ZEROS), (4, ZEROS))),
         # 3 standard errors of kl_k1 are more than a tenth of the mean absolute log-ratio
@@ -72,6 +74,10 @@ def lengths(size: float, n: int) -> list[tuple[int, Values]]:
                 *rows((30, SLOPES | {"mismatch_logp_slope_q": 0.02})),
             ],
         ),
+        # one slope is too small, or they are no two ends of one temperature
+        ("temperature", True, rows((30, SLOPES | {"mismatch_logp_slope_q": 0.02}))),
+        ("temperature", False, rows((30, SLOPES | {"mismatch_logp_slope_q": 0.0119}))),
+        ("temperature", False, rows((30, SLOPES | {"mismatch_logp_slope_q": 0.0201, "mismatch_logp_slope_p": 0.0451}))),
         # past 0: flips that are over
         (
             "moe_routing",
@@ -134,6 +140,18 @@ def test_a_reward_that_rose_in_an_earlier_attempt_does_not_rise_in_this_one() ->
         for place, row in enumerate(healthy(60))
     ]
     assert "length_surge" in folded(flat, attempt=1, state=folded(rose)).standing
+
+
+def test_a_constant_length_stands_on_while_another_configuration_is_new() -> None:
+    cut = [
+        {**row, "response_length_mean": 256.0, "loss": 0.01 * place, "grad_norm": 0.3 + 0.01 * place}
+        for place, row in enumerate(healthy(55))
+    ]
+    without_share = [{name: value for name, value in row.items() if name != "length_limit_share"} for row in cut]
+    state = folded(without_share[:30])
+    for place, values in enumerate(without_share[30:], 30):
+        assert "cut_at_limit" in state.standing, place
+        state = JUDGE.fold(state, Row(place=Place(1, place), values=values, facts={}, config="1"))
 
 
 def test_a_guarded_level_begins_after_the_last_row_in_which_its_guard_held() -> None:

@@ -220,6 +220,12 @@ def _same(memory: SignalMemory, _: Reading) -> float:
     return float(max(Counter(recent).values())) if len(recent) >= START_ROWS else math.nan
 
 
+def _different(memory: SignalMemory, _: Reading) -> float:
+    """The number of values of the newest 20 rows."""
+    recent = memory.newest(START_ROWS)
+    return float(len(set(recent))) if len(recent) >= START_ROWS else math.nan
+
+
 def _off_one_errors(memory: SignalMemory, _: Reading) -> float:
     return in_errors(memory.mean_of(START_ROWS, at_least=START_ROWS) - 1.0, memory.noise / math.sqrt(START_ROWS))
 
@@ -263,7 +269,7 @@ TRANSFORMS: Mapping[str, Transform] = {
     "growth_errors": lambda memory, reading: in_errors(_rise(memory, reading), memory.noise * MEDIAN_DEVIATION),
     "rise": _rise,
     "same": _same,
-    "different": lambda memory, _: float(len(set(memory.newest(START_ROWS)))),
+    "different": _different,
     "below_peak_errors": lambda memory, _: in_errors(max(memory.values) - memory.now, memory.noise),
     "below_peak": _below_peak,
 }
