@@ -367,7 +367,7 @@ def start_owned(store: Store, receiver: Receiver, *, owner: Owner) -> tuple[Disp
 
 @pytest.mark.server("postgres")
 def test_a_process_that_does_not_know_yet_that_it_has_lost_its_slot_sends_nothing(fleets_store: Store) -> None:
-    one, two = fleets_store.leases("one"), fleets_store.leases("two")
+    one, two = fleets_store.leases("one", lease_seconds=10.0), fleets_store.leases("two", lease_seconds=10.0)
     fences, receiver = dict(one.renew().fences), ScriptedReceiver(DELIVERED)
     one.release(fences)
     two.renew()
@@ -380,7 +380,7 @@ def test_a_process_that_does_not_know_yet_that_it_has_lost_its_slot_sends_nothin
 
 @pytest.mark.server("postgres")
 def test_a_process_that_has_lost_its_slot_after_sending_records_nothing(fleets_store: Store) -> None:
-    one, two = fleets_store.leases("one"), fleets_store.leases("two")
+    one, two = fleets_store.leases("one", lease_seconds=10.0), fleets_store.leases("two", lease_seconds=10.0)
     fences, hold = dict(one.renew().fences), threading.Event()
     put(fleets_store, "0")
     receiver = ScriptedReceiver(DELIVERED, hold=hold)
@@ -396,7 +396,7 @@ def test_a_process_that_has_lost_its_slot_after_sending_records_nothing(fleets_s
 
 @pytest.mark.server("postgres")
 def test_a_delivery_whose_slot_is_lost_while_it_waits_is_left_to_the_new_owner(fleets_store: Store) -> None:
-    owner, hold = Owner(dict(fleets_store.leases("one").renew().fences)), threading.Event()
+    owner, hold = Owner(dict(fleets_store.leases("one", lease_seconds=10.0).renew().fences)), threading.Event()
     receiver = ScriptedReceiver(DELIVERED, hold=hold)
     put(fleets_store, *map(str, range(3 * THREADS_PER_RECEIVER)))
     dispatcher, _ = start_owned(fleets_store, receiver, owner=owner)

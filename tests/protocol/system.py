@@ -184,7 +184,7 @@ class System:
         if not is_shared(self.url):
             return Worker(self.service, None)
         store = Store.open(self.url)
-        return Worker(store, store.leases(name))
+        return Worker(store, store.leases(name, lease_seconds=10.0))
 
     def close(self) -> None:
         for store in {self.service, *(worker.store for worker in self.workers)}:

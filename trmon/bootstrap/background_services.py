@@ -21,7 +21,7 @@ from trmon.domain.ownership import Ownership, slot_of
 from trmon.domain.runs.liveness import SilenceLimits
 from trmon.fleet.changes import PeriodicThread
 from trmon.fleet.heartbeats import Heartbeat
-from trmon.fleet.leases import LeaseManager
+from trmon.fleet.lease_renewal import LeaseManager
 from trmon.fleet.views import RunViewCache
 from trmon.metrics.counters import Counters
 from trmon.notify.dispatcher import DeliveryPolicy, Dispatcher

@@ -34,7 +34,7 @@ from trmon.domain.errors import DatabaseAway, NotReady
 from trmon.domain.pipeline.publish import EDIT
 from trmon.fleet.changes import EventFollower, PeriodicThread, ReportPoller
 from trmon.fleet.heartbeats import Heartbeat
-from trmon.fleet.leases import LeaseManager
+from trmon.fleet.lease_renewal import LeaseManager
 from trmon.fleet.views import RunViewCache, ViewSync
 from trmon.metrics.counters import Counters
 from trmon.store import ProcessRole, Store

@@ -28,7 +28,7 @@ from trmon.store.repositories.batches import Batches
 from trmon.store.repositories.deliveries import Deliveries, Outbox
 from trmon.store.repositories.events import Events
 from trmon.store.repositories.judging import JudgingProgress
-from trmon.store.repositories.leases import LEASE_SECONDS, Leases
+from trmon.store.repositories.leases import Leases
 from trmon.store.repositories.notes import Notes
 from trmon.store.repositories.policies import Adaptations, Policies
 from trmon.store.repositories.quotas import Quotas
@@ -165,7 +165,7 @@ class Store:
         """Call a listener with the ids of the runs of each commit, on the writer's thread: it must be quick."""
         self.writer.on_commit(lambda commit: listener(commit.touched))
 
-    def leases(self, holder: str, *, lease_seconds: float = LEASE_SECONDS) -> Leases:
+    def leases(self, holder: str, *, lease_seconds: float) -> Leases:
         """Return the leases of a process with a unique name; for a shared database."""
         return Leases(self._engines.writing, holder=holder, lease_seconds=lease_seconds)
 

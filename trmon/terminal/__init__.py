@@ -1,1 +1,1 @@
-"""Commands that query a running service over HTTP and print the answer as text."""
+"""Text that commands print of what a service answered or a log holds: runs, diagnoses, policies, tables and charts."""

@@ -1,4 +1,4 @@
-"""The visible part of the fleet: the scroll position and the filter."""
+"""The fleet as `trmon top` draws it: its runs in the order of urgency, the visible part, and what each shows."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ def test_an_unsynced_server_and_missing_workers_are_reported(store: Store) -> No
     assert (found["durability"].level, found["durability"].detail[:5]) == (HealthLevel.FAIL, "fsync")
     assert found["clock"].level is HealthLevel.OK
     assert (found["leases"].level, found["leases"].advice) == (HealthLevel.FAIL, "start `trmon worker`")
-    store.leases("one").renew()
+    store.leases("one", lease_seconds=10.0).renew()
     assert observed(store)["leases"].detail == "1 workers share 128 slots (one: 128)"
 
 
@@ -121,12 +121,12 @@ def test_open_runs_say_that_reports_may_be_lost_and_the_audit_log_that_it_was_re
 @pytest.mark.server("postgres")
 def test_a_worker_that_outlived_the_restore_writes_nothing(postgres_url: str) -> None:
     engines = engines_of(postgres_url)
-    fences = Leases(engines.writing, holder="outlived").renew().fences
+    fences = Leases(engines.writing, holder="outlived", lease_seconds=10.0).renew().fences
     engines.dispose()
     prepare(postgres_url)
     with engines.writing.begin() as connection, pytest.raises(Fenced):
         check_fences(connection, fences)
-    assert Leases(engines.writing, holder="new").renew().fences[0] == fences[0] + SKIPPED_IDS + 1
+    assert Leases(engines.writing, holder="new", lease_seconds=10.0).renew().fences[0] == fences[0] + SKIPPED_IDS + 1
     engines.dispose()
 
 

@@ -22,12 +22,12 @@ pytestmark = ON_POSTGRES
 
 @pytest.fixture
 def one(engines: Engines) -> Leases:
-    return Leases(engines.writing, holder="one")
+    return Leases(engines.writing, holder="one", lease_seconds=10.0)
 
 
 @pytest.fixture
 def other(engines: Engines) -> Leases:
-    return Leases(engines.writing, holder="other")
+    return Leases(engines.writing, holder="other", lease_seconds=10.0)
 
 
 def expire(engines: Engines, holder: str) -> None:
@@ -76,7 +76,7 @@ def test_an_expired_lease_is_renewed_unless_it_was_taken_over(one: Leases, other
 
 
 def test_two_workers_that_start_together_never_hold_the_same_slot(engines: Engines) -> None:
-    processes = [Leases(engines.writing, holder=str(i)) for i in range(4)]
+    processes = [Leases(engines.writing, holder=str(i), lease_seconds=10.0) for i in range(4)]
     with ThreadPoolExecutor(4) as pool:
         for _ in range(3):
             standings = list(pool.map(Leases.renew, processes))

@@ -1,4 +1,4 @@
-"""Leases of slots in PostgreSQL, on its clock: each slot has one holder and a fence that grows with each holder."""
+"""Leases of slots in PostgreSQL, which expire by its clock: a slot has one holder, and a fence that grows with each."""
 
 from __future__ import annotations
 
@@ -28,9 +28,6 @@ from trmon.store.database.pg_statement import LockSpace, PgStatement, lock_numbe
 from trmon.store.database.upsert import insert_new, unnest_rows, upsert
 from trmon.store.schema import tables
 
-LEASE_SECONDS = 10.0
-"""How long a silent process keeps its slots, and so the delay of their alerts after a crash."""
-
 _NOW = cast(extract("epoch", func.clock_timestamp()), Double)
 _LEASE, _WORKER = tables.lease.c, tables.worker.c
 MAX_AHEAD_SECONDS = 60.0
@@ -46,7 +43,7 @@ _HELD = PgStatement(select(_LEASE.slot).join_from(tables.lease, _GIVEN, _IS_HELD
 class Leases:
     """The slots that one process, identified by name, holds; each call is one transaction."""
 
-    def __init__(self, engine: Engine, *, holder: str, lease_seconds: float = LEASE_SECONDS) -> None:
+    def __init__(self, engine: Engine, *, holder: str, lease_seconds: float) -> None:
         self.lease_seconds = lease_seconds
         self._engine = engine
         self._holder = holder

@@ -15,7 +15,7 @@ from trmon.domain.errors import NotReady
 from trmon.domain.health_check import HUNG_SECONDS
 from trmon.domain.ownership import SLOTS, SlotHoldings
 from trmon.fleet.heartbeats import Heartbeat
-from trmon.fleet.leases import LeaseManager
+from trmon.fleet.lease_renewal import LeaseManager
 from trmon.store.database import engines_of
 from trmon.store.database.engines import Engines
 from trmon.store.repositories.leases import Leases
@@ -132,7 +132,7 @@ def test_a_renewal_in_flight_does_not_restore_released_slots() -> None:
 def test_no_caller_waits_for_a_renewal_that_hangs_in_the_database(postgres_url: str) -> None:
     engines = engines_of(postgres_url)
     with (
-        holding(Leases(engines.writing, holder="one")) as lease_manager,
+        holding(Leases(engines.writing, holder="one", lease_seconds=10.0)) as lease_manager,
         ThreadPoolExecutor() as pool,
         engines.writing.connect() as blocker,
     ):

@@ -1,4 +1,4 @@
-"""Holds leases on slots of runs in the database, and says which runs this process owns."""
+"""Renews the leases on slots that this process holds in the database, and says which runs it owns."""
 
 from __future__ import annotations
 
