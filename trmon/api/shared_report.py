@@ -172,7 +172,7 @@ def _text(at: float, height: float, text: str, *, anchor: str = "start") -> Elem
 
 router = APIRouter(prefix="/api/v1/runs/{project}/{run}", tags=["runs"])
 
-STYLE = (Path(__file__).with_suffix(".css")).read_text(encoding="utf-8")
+STYLE = Path(__file__).with_suffix(".css").read_text(encoding="utf-8")
 POINTS = 400
 LISTED = 200
 """The newest alerts, policies and notes; a report is of bounded size."""
